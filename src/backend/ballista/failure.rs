@@ -1,0 +1,132 @@
+//! What a failure of the cluster means to the author of the query.
+//!
+//! The engine reports failures as nested text that mixes the author's own mistake (a cast, a division) with hosts,
+//! paths and job ids. This takes out the sentence that is about the query's own data, by a list of the forms such
+//! sentences have, and leaves everything else for the log.
+
+use crate::backend::BackendError;
+
+/// A failed call to the scheduler or an executor.
+pub(super) fn of_rpc(status: &tonic::Status) -> BackendError {
+    let text = format!("{:?}: {}", status.code(), status.message());
+    match status.code() {
+        tonic::Code::Unavailable
+        | tonic::Code::Cancelled
+        | tonic::Code::DeadlineExceeded
+        | tonic::Code::Unknown
+        | tonic::Code::ResourceExhausted => BackendError::Unavailable(text),
+        tonic::Code::FailedPrecondition | tonic::Code::Unimplemented | tonic::Code::Unauthenticated => {
+            BackendError::Protocol(text)
+        }
+        tonic::Code::Ok
+        | tonic::Code::InvalidArgument
+        | tonic::Code::NotFound
+        | tonic::Code::AlreadyExists
+        | tonic::Code::PermissionDenied
+        | tonic::Code::Aborted
+        | tonic::Code::OutOfRange
+        | tonic::Code::Internal
+        | tonic::Code::DataLoss => of_job(&text),
+    }
+}
+
+/// A failed job, or a failure text of an executor.
+pub(super) fn of_job(text: &str) -> BackendError {
+    if let Some(about) = own_fault(text) {
+        return BackendError::Query { about, cause: text.to_owned() };
+    }
+    if AWAY.iter().any(|form| text.contains(form)) {
+        return BackendError::Unavailable(text.to_owned());
+    }
+    BackendError::Failed(text.to_owned())
+}
+
+/// The sentence about the query's own data, if there is one that is safe to repeat.
+fn own_fault(text: &str) -> Option<String> {
+    for (form, kind) in OWN_FAULTS {
+        let Some((_, after)) = text.split_once(form) else { continue };
+        let class = match kind {
+            Detail::Fixed(sentence) => return Some((*sentence).to_owned()),
+            Detail::Follows(class) => class,
+        };
+        let detail = after.lines().next().unwrap_or_default();
+        let detail = detail.split(['"', '\\']).next().unwrap_or_default().trim_end_matches([')', ' ', ',']).trim();
+        if detail.is_empty() || looks_internal(detail) {
+            return Some((*class).to_owned());
+        }
+        return Some(format!("{class}: {detail}"));
+    }
+    None
+}
+
+/// Data may look like anything; what looks like a path, an address or a URL is not repeated.
+fn looks_internal(detail: &str) -> bool {
+    detail.contains("://") || detail.contains("/") || detail.contains("127.0.0.1") || detail.contains("localhost") || detail.len() > 500
+}
+
+enum Detail {
+    /// The whole sentence.
+    Fixed(&'static str),
+    /// The class of fault; the rest of the line says what was at fault.
+    Follows(&'static str),
+}
+
+const OWN_FAULTS: &[(&str, Detail)] = &[
+    ("Divide by zero", Detail::Fixed("divide by zero")),
+    ("DivideByZero", Detail::Fixed("divide by zero")),
+    ("Cast error: ", Detail::Follows("cast error")),
+    ("CastError(\"", Detail::Follows("cast error")),
+    ("Parser error: ", Detail::Follows("cannot parse a value")),
+    ("ParseError(\"", Detail::Follows("cannot parse a value")),
+    ("Arithmetic overflow", Detail::Fixed("arithmetic overflow")),
+    ("ArithmeticOverflow", Detail::Fixed("arithmetic overflow")),
+    ("Overflow happened", Detail::Fixed("arithmetic overflow")),
+    ("Compute error: ", Detail::Follows("compute error")),
+    ("Resources exhausted", Detail::Fixed("the query needs more memory than an executor may use")),
+    ("ResourcesExhausted", Detail::Fixed("the query needs more memory than an executor may use")),
+];
+
+/// The engine's words for an executor that is gone.
+const AWAY: &[&str] = &[
+    "Connection refused",
+    "ConnectionRefused",
+    "GrpcConnectionError",
+    "GrpcActionError",
+    "transport error",
+    "FetchFailed",
+    "no executors",
+    "No executors",
+    "no available executor",
+    "executor lost",
+    "ExecutorLost",
+    "Executor lost",
+];
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, reason = "a failed step fails the test")]
+
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_querys_own_data_is_told_without_the_cluster() {
+        for (text, told) in [
+            ("Job XyZ failed: Task failed due to runtime execution error: DataFusionError(ArrowError(DivideByZero, None))", "divide by zero"),
+            ("Arrow error: Divide by zero error", "divide by zero"),
+            ("Arrow error: Cast error: Cannot cast string 'abc' to value of Int32 type", "cast error: Cannot cast string 'abc' to value of Int32 type"),
+            ("DataFusionError(ArrowError(CastError(\"Cannot cast string 'x' to value of Int64 type\"), None))", "cast error: Cannot cast string 'x' to value of Int64 type"),
+            ("Cast error: Cannot cast string '/var/lib/x' to value", "cast error"),
+        ] {
+            match of_job(text) {
+                BackendError::Query { about, .. } => assert_eq!(about, told),
+                other => panic!("{text} became {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_executor_is_unavailable_and_the_rest_is_not_told() {
+        assert!(matches!(of_job("GrpcConnectionError(\"Error connecting to 10.0.0.1:50051\")"), BackendError::Unavailable(_)));
+        assert!(matches!(of_job("Io error: No such file /tmp/x"), BackendError::Failed(_)));
+    }
+}

@@ -1,0 +1,287 @@
+//! What each section of the file means: keys, defaults, ranges, and the rules between keys.
+//!
+//! Goes on after a finding, so that all are told at once: an optional value falls back to its default, a required one
+//! leaves its part absent. Must not touch the file system or the environment itself ([`Surroundings`] does).
+
+use std::time::Duration;
+
+use portcullis_auth::Secret;
+
+use super::Surroundings;
+use super::section::{At, Section};
+use super::values;
+use crate::config::error::Problem;
+use crate::config::{
+    Allow, Cluster, Config, Embedded, Format, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Scheme, SealKeys,
+    Server, Session, Table, TlsFiles, TlsVersion, Transport, WorkDir,
+};
+
+/// The whole file; `None` after a finding without which there is no configuration.
+pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Config> {
+    let server = root.section("server", |section| server(section, around));
+    let cluster = root.section("cluster", |section| cluster(section, around));
+    let auth = chain(root, around);
+    let (mut session, chosen_catalog) = root.section("session", |section| session(section, around));
+    let limits = root.section("limits", limits);
+    let log = root.section("log", log);
+    let locations = root.sections("location", |section| location(section, around));
+    let tables = root.section("catalog", |section| tables(section, around));
+
+    if let (Some((danger, server)), Some(auth)) = (&server, &auth) {
+        plaintext_stays_here(root, danger, server, auth);
+    }
+    let first_configured = || tables.first().map(|table| table.catalog.clone());
+    if let Some(catalog) = chosen_catalog.or_else(first_configured) {
+        session.default_catalog = catalog;
+    }
+    Some(Config { server: server?.1, cluster: cluster?, auth: auth?, session, limits, log, locations, tables })
+}
+
+/// `[server]`, with the place where its transport is chosen.
+fn server(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<(At, Server)> {
+    let listen = section.required("listen", values::address);
+    let drain = section.optional("drain", Duration::from_secs(30), values::duration("0s", "1d"));
+    let danger = section.optional("danger_plaintext", None, |item| {
+        // `false` says what an absent key says.
+        values::switch(Some(item.at.clone()), None)(item)
+    });
+    let (at, transport) = match (danger, section.given_section("tls", |tls| tls_files(tls, around))) {
+        (None, Some((at, files))) => (at, Transport::Tls(files?)),
+        (None, None) => {
+            section.report_absence(section.at(), Problem::NoTransport);
+            return None;
+        }
+        (Some(at), None) => (at, Transport::DangerPlaintext),
+        (Some(at), Some(_)) => {
+            section.report(&at, Problem::TwoTransports);
+            return None;
+        }
+    };
+    Some((at, Server { listen: listen?, drain, transport }))
+}
+
+/// `[server.tls]`.
+fn tls_files(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<TlsFiles> {
+    const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
+    let cert = section.required("cert", |item| around.readable(item));
+    let key = section.required("key", |item| around.readable(item));
+    let min_version = section.optional("min_version", TlsVersion::Tls12, values::word(VERSIONS));
+    Some(TlsFiles { cert: cert?, key: key?, min_version })
+}
+
+/// `[cluster]`.
+fn cluster(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Cluster> {
+    let mode = section.required("mode", |item| match values::text(item)? {
+        "embedded" => Ok(()),
+        "remote" => Err(Problem::Unsupported("mode `remote` is not supported".to_owned())),
+        other => Err(Problem::NotOneOf { given: other.to_owned(), known: vec!["embedded"] }),
+    });
+    let executors = section.optional("executors", 1, values::count(1..=64));
+    let vcores = section.optional("vcores", available_cores(), values::count(1..=MAX_VCORES));
+    let work_dir = section.optional("work_dir", WorkDir::Temporary, |item| around.work_dir(item));
+    mode.map(|()| Cluster::Embedded(Embedded { executors, vcores, work_dir }))
+}
+
+/// `[[auth]]`. An empty chain cannot be written, only reported.
+fn chain(root: &mut Section<'_>, around: &Surroundings<'_>) -> Option<NonEmpty<Scheme>> {
+    let mut names = Vec::new();
+    non_empty(root.required_sections("auth", |section| scheme(section, around, &mut names)))
+}
+
+fn scheme(section: &mut Section<'_>, around: &Surroundings<'_>, names: &mut Vec<(At, String)>) -> Option<Scheme> {
+    let Some(scheme) = section.required("scheme", values::word(&[(API_KEY, API_KEY)])) else {
+        // Which keys are known depends on the scheme.
+        section.skip_rest();
+        return None;
+    };
+    let named_at = section.at().clone();
+    let (at, name) =
+        section.optional("name", (named_at, scheme.to_owned()), |item| Ok((item.at.clone(), values::label(item)?)));
+    unique(section, names, &at, &name);
+    let keys = section.required("keys", |item| around.readable(item));
+    Some(Scheme::ApiKey { name, keys: keys? })
+}
+
+/// `danger_plaintext` together with a scheme that sends its secret is for this machine only.
+fn plaintext_stays_here(root: &Section<'_>, chosen_at: &At, server: &Server, auth: &NonEmpty<Scheme>) {
+    match server.transport {
+        Transport::Tls(_) => return,
+        Transport::DangerPlaintext => (),
+    }
+    if server.listen.ip().to_canonical().is_loopback() {
+        return;
+    }
+    if let Some(scheme) = auth.iter().find_map(sends_its_secret) {
+        let (scheme, listen) = (scheme.to_owned(), server.listen.to_string());
+        root.report(chosen_at, Problem::DangerPlaintextReachable { scheme, listen });
+    }
+}
+
+/// The name of a scheme whose credential can be used by whoever reads it on the way.
+fn sends_its_secret(scheme: &Scheme) -> Option<&str> {
+    match scheme {
+        Scheme::ApiKey { name, .. } => Some(name),
+    }
+}
+
+/// `[session]`, and the default catalog if one was chosen: otherwise it depends on the configured ones.
+fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Option<String>) {
+    let default = Session::default();
+    let lifetime = section.optional("lifetime", default.lifetime, values::duration("1ms", LONGEST));
+    let idle = section.optional("idle", default.idle.min(lifetime), |item| {
+        let idle = values::duration("1ms", LONGEST)(item)?;
+        if idle > lifetime {
+            return Err(values::rule(values::text(item)?, "is longer than `session.lifetime`"));
+        }
+        Ok(idle)
+    });
+    let max_per_principal = section.optional("max_per_principal", default.max_per_principal, values::count(1..=MANY));
+    let max_total = section.optional("max_total", default.max_total, values::count(1..=MANY));
+    let catalog = section.optional("default_catalog", None, |item| values::identifier(values::text(item)?).map(Some));
+    let default_schema =
+        section.optional("default_schema", default.default_schema, |item| values::schema(values::text(item)?));
+    let keys = seal_keys(section, around);
+    let default_catalog = default.default_catalog;
+    (Session { idle, lifetime, max_per_principal, max_total, default_catalog, default_schema, keys }, catalog)
+}
+
+fn seal_keys(section: &mut Section<'_>, around: &Surroundings<'_>) -> SealKeys {
+    let given = section.list("keys", |item| values::seal_key(&around.secret(item)?)).unwrap_or_default();
+    let mut keys: Vec<Secret> = Vec::new();
+    for (at, key) in given {
+        if keys.iter().any(|earlier| earlier.matches(key.expose())) {
+            section.report(&at, Problem::DuplicateKey);
+        }
+        keys.push(key);
+    }
+    non_empty(keys).map_or(SealKeys::RandomPerProcess, SealKeys::Given)
+}
+
+/// `[limits]`.
+fn limits(section: &mut Section<'_>) -> Limits {
+    let default = Limits::default();
+    Limits {
+        connections: section.optional("connections", default.connections, values::count(1..=MANY)),
+        handshake_timeout: section.optional(
+            "handshake_timeout",
+            default.handshake_timeout,
+            values::duration("1ms", "10m"),
+        ),
+        queries_per_principal: section.optional(
+            "queries_per_principal",
+            default.queries_per_principal,
+            values::count(1..=MANY),
+        ),
+        query_timeout: section.optional("query_timeout", default.query_timeout, values::duration("1ms", LONGEST)),
+        sql_bytes: section.optional("sql_bytes", default.sql_bytes, values::size("16MiB")),
+        sql_depth: section.optional("sql_depth", default.sql_depth, values::count(1..=200)),
+        sql_chain: section.optional("sql_chain", default.sql_chain, values::count(1..=500)),
+        prepared_per_principal: section.optional(
+            "prepared_per_principal",
+            default.prepared_per_principal,
+            values::count(1..=MANY),
+        ),
+    }
+}
+
+/// `[log]`.
+fn log(section: &mut Section<'_>) -> Log {
+    const FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+    const LEVELS: &[(&str, LogLevel)] = &[
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+        ("trace", LogLevel::Trace),
+    ];
+    let default = Log::default();
+    Log {
+        level: section.optional("level", default.level, values::word(LEVELS)),
+        format: section.optional("format", default.format, values::word(FORMATS)),
+    }
+}
+
+/// One `[[location]]`.
+fn location(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Location> {
+    const ACCESSES: &[(&str, Allow)] = &[("read", Allow::Read), ("write", Allow::Write)];
+    let prefix = section.required("prefix", |item| values::prefix(values::text(item)?, &around.dir));
+    let to = section.required_list("to", values::grantee);
+    let allow = section.required_list("allow", values::word(ACCESSES));
+    let to = non_empty(to?.into_iter().map(|(_, grantee)| grantee).collect());
+    let allow = allow?
+        .into_iter()
+        .map(|(_, access)| access)
+        .reduce(|one, other| if one == other { one } else { Allow::ReadWrite });
+    Some(Location { prefix: prefix?, to: to?, allow: allow? })
+}
+
+/// `[catalog.<catalog>.<schema>.<table>]`.
+fn tables(section: &mut Section<'_>, around: &Surroundings<'_>) -> Vec<Table> {
+    let mut tables = Vec::new();
+    section.named(values::identifier, |catalog, schemas| {
+        schemas.named(values::schema, |schema, names| {
+            names.named(values::identifier, |name, section| {
+                let table = table(section, around, [catalog, schema, name]);
+                tables.extend(table.map(|table| (section.at().line(), table)));
+            });
+        });
+    });
+    // The walk is by catalog; a file may interleave them.
+    tables.sort_by_key(|(line, _)| *line);
+    tables.into_iter().map(|(_, table)| table).collect()
+}
+
+fn table(section: &mut Section<'_>, around: &Surroundings<'_>, [catalog, schema, name]: [&str; 3]) -> Option<Table> {
+    let location = section.required("location", |item| around.table_location(item));
+    let format = section.required("format", |item| match values::text(item)? {
+        "avro" => Err(Problem::Unsupported("format `avro` is not supported".to_owned())),
+        _ => values::word(FORMATS)(item),
+    });
+    let mut names = Vec::new();
+    let partitions = section.list("partitions", values::partition).unwrap_or_default();
+    for (at, (name, _)) in &partitions {
+        unique(section, &mut names, at, name);
+    }
+    let options =
+        section.section("options", |options| options.values(|item| values::any_text(item).map(str::to_owned)));
+    section.optional("read_only", (), |item| values::switch(Ok(()), Err(not_writable()))(item)?);
+    section.optional("writable", (), |item| values::switch(Err(not_writable()), Ok(()))(item)?);
+    Some(Table {
+        catalog: catalog.to_owned(),
+        schema: schema.to_owned(),
+        name: name.to_owned(),
+        location: location?,
+        format: format?,
+        partitions: partitions.into_iter().map(|(_, partition)| partition).collect(),
+        options: options.into_iter().collect(),
+    })
+}
+
+fn not_writable() -> Problem {
+    Problem::Unsupported("writing to configured tables is not supported".to_owned())
+}
+
+/// Reports `name` when it is taken, and takes it.
+fn unique(section: &Section<'_>, names: &mut Vec<(At, String)>, at: &At, name: &str) {
+    if let Some((first, _)) = names.iter().find(|(_, earlier)| earlier == name) {
+        section.report(at, Problem::Duplicate { given: name.to_owned(), first_line: first.line() });
+    }
+    names.push((at.clone(), name.to_owned()));
+}
+
+fn non_empty<T>(values: Vec<T>) -> Option<NonEmpty<T>> {
+    let mut values = values.into_iter();
+    values.next().map(|first| NonEmpty { first, rest: values.collect() })
+}
+
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_VCORES))
+}
+
+const API_KEY: &str = "api-key";
+const FORMATS: &[(&str, Format)] =
+    &[("parquet", Format::Parquet), ("csv", Format::Csv), ("json", Format::Json), ("arrow", Format::Arrow)];
+/// As good as for ever, and far from where adding it to a clock would overflow.
+const LONGEST: &str = "3650d";
+const MANY: usize = 1_000_000;
+const MAX_VCORES: usize = 1024;

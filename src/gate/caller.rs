@@ -1,0 +1,90 @@
+//! Who calls: what a handler knows about the client, and all it may know.
+//!
+//! INVARIANT: only the gate makes a [`Caller`], after a scheme has admitted the call; a handler finds one in the request's
+//! extensions or refuses.
+
+use std::sync::Arc;
+
+use http::Extensions;
+use portcullis_auth::{Credential, Principal};
+
+use super::session::{Session, TOKEN_PREFIX};
+use crate::status::{Failure, RequestId};
+
+/// An admitted call: its principal, its session and its name in the log.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    principal: Principal,
+    session: Arc<Session>,
+    request: RequestId,
+    credential: CredentialKind,
+}
+
+/// What the client showed on this call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// Nothing, and a scheme admits that.
+    Anonymous,
+    /// A name and a password.
+    Basic,
+    /// A bearer token that is not a session's.
+    Bearer,
+    /// A client certificate.
+    Certificate,
+    /// An `authorization` header in a form of the embedder's own.
+    Other,
+    /// The token of a session.
+    Session,
+}
+
+impl Caller {
+    /// The caller of a request that passed the gate. A request that did not has none, and is refused.
+    pub fn from_extensions(extensions: &Extensions) -> Result<Self, Failure> {
+        extensions
+            .get::<Self>()
+            .cloned()
+            .ok_or_else(|| Failure::unauthenticated().because("the request did not pass the gate"))
+    }
+
+    /// Who calls, by the credential of this very call.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// The session the call belongs to.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The call's name in the log.
+    pub fn request(&self) -> &RequestId {
+        &self.request
+    }
+
+    /// What the client showed. A handshake that showed a session token has nothing to gain from a new one.
+    pub fn credential(&self) -> CredentialKind {
+        self.credential
+    }
+
+    pub(super) fn admitted(
+        principal: Principal,
+        session: Arc<Session>,
+        request: RequestId,
+        credential: CredentialKind,
+    ) -> Self {
+        Self { principal, session, request, credential }
+    }
+}
+
+impl CredentialKind {
+    pub(super) fn of(credential: &Credential<'_>, certificates: usize) -> Self {
+        match credential {
+            Credential::Absent | Credential::Malformed(_) if certificates > 0 => Self::Certificate,
+            Credential::Absent | Credential::Malformed(_) => Self::Anonymous,
+            Credential::Basic(_) => Self::Basic,
+            Credential::Bearer(token) if token.starts_with(TOKEN_PREFIX) => Self::Session,
+            Credential::Bearer(_) => Self::Bearer,
+            Credential::Unknown => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The chain: which scheme judges a credential, and that exactly one does.
+//!
+//! Schemes are asked in order, and the first that does not abstain has the last word, whether it admits, rejects, fails,
+//! hangs or panics. The chain cannot be empty. Must not know a scheme by name, and must not tell a client anything.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use portcullis_auth::{Attempt, Authenticator, Credential, Principal, Rejection, Verdict};
+use tokio::time::timeout;
+
+/// An ordered, non-empty list of schemes.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    first: Arc<dyn Authenticator>,
+    rest: Vec<Arc<dyn Authenticator>>,
+}
+
+/// What the chain as a whole says; there is no abstaining any more.
+#[derive(Debug)]
+pub enum Judgement {
+    /// The named scheme vouches for this principal.
+    Admitted {
+        /// The configured name of the scheme.
+        by: String,
+        /// Whom it admits.
+        principal: Principal,
+    },
+    /// The call is refused.
+    Refused {
+        /// The configured name of the scheme, or what stands in for one.
+        by: String,
+        /// Why, for the operator.
+        rejection: Rejection,
+    },
+}
+
+impl Chain {
+    /// A chain of one scheme.
+    pub fn new(first: Arc<dyn Authenticator>) -> Self {
+        Self { first, rest: Vec::new() }
+    }
+
+    /// Adds a scheme that is asked after all others.
+    pub fn then(mut self, next: Arc<dyn Authenticator>) -> Result<Self, DuplicateName> {
+        self.refuse_duplicate(&*next)?;
+        self.rest.push(next);
+        Ok(self)
+    }
+
+    /// Adds a scheme that is asked before all others.
+    pub fn preceded_by(mut self, first: Arc<dyn Authenticator>) -> Result<Self, DuplicateName> {
+        self.refuse_duplicate(&*first)?;
+        self.rest.insert(0, std::mem::replace(&mut self.first, first));
+        Ok(self)
+    }
+
+    /// The schemes in order.
+    pub fn schemes(&self) -> impl Iterator<Item = &Arc<dyn Authenticator>> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// The one judgement of an attempt.
+    pub async fn judge(&self, attempt: &Attempt<'_>) -> Judgement {
+        if let Err(rejection) = one_well_formed_credential(attempt) {
+            return Judgement::Refused { by: NO_SCHEME.to_owned(), rejection };
+        }
+        for scheme in self.schemes() {
+            match ask(&**scheme, attempt).await {
+                Verdict::Abstain => (),
+                Verdict::Admit(principal) if principal.expires().passed(attempt.now) => {
+                    let rejection = Rejection::invalid("the credential has expired");
+                    return Judgement::Refused { by: scheme.name().to_owned(), rejection };
+                }
+                Verdict::Admit(principal) => return Judgement::Admitted { by: scheme.name().to_owned(), principal },
+                Verdict::Reject(rejection) => {
+                    return Judgement::Refused { by: scheme.name().to_owned(), rejection };
+                }
+            }
+        }
+        let rejection = Rejection::invalid("no scheme claimed the credential");
+        Judgement::Refused { by: NO_SCHEME.to_owned(), rejection }
+    }
+
+    fn refuse_duplicate(&self, new: &dyn Authenticator) -> Result<(), DuplicateName> {
+        if self.schemes().any(|scheme| scheme.name() == new.name()) {
+            return Err(DuplicateName { name: new.name().to_owned() });
+        }
+        Ok(())
+    }
+}
+
+impl Judgement {
+    /// The configured name of the scheme that decided.
+    pub fn by(&self) -> &str {
+        match self {
+            Self::Admitted { by, .. } | Self::Refused { by, .. } => by,
+        }
+    }
+}
+
+/// Two schemes of a chain have one name: a log line could not say which of them decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two authentication schemes are named `{name}`")]
+pub struct DuplicateName {
+    name: String,
+}
+
+/// What no scheme may see: a header that cannot be read in one way only, and two credentials in one request.
+fn one_well_formed_credential(attempt: &Attempt<'_>) -> Result<(), Rejection> {
+    match attempt.credential() {
+        Credential::Malformed(reason) => Err(Rejection::malformed(reason)),
+        Credential::Absent => Ok(()),
+        Credential::Basic(_) | Credential::Bearer(_) | Credential::Unknown if attempt.peer_certs.is_empty() => Ok(()),
+        Credential::Basic(_) | Credential::Bearer(_) | Credential::Unknown => {
+            Err(Rejection::malformed("a client certificate and an authorization header in one request"))
+        }
+    }
+}
+
+/// One scheme's verdict. A scheme that breaks has claimed the credential: asking the next one would turn its failure
+/// into an abstention.
+async fn ask(scheme: &dyn Authenticator, attempt: &Attempt<'_>) -> Verdict {
+    // The call itself is inside as well: a panic before the first `await` is a panic too.
+    let verdict = AssertUnwindSafe(async { scheme.authenticate(attempt).await }).catch_unwind();
+    match timeout(DEADLINE, verdict).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(_panic)) => Verdict::Reject(Rejection::unavailable("the scheme panicked", RETRY_AFTER)),
+        Err(_elapsed) => Verdict::Reject(Rejection::unavailable("the scheme did not answer in time", RETRY_AFTER)),
+    }
+}
+
+/// How long one scheme may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Stands where a scheme's name would, when none was asked or none answered.
+const NO_SCHEME: &str = "-";
+
+#[cfg(test)]
+mod tests;

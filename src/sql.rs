@@ -1,0 +1,201 @@
+//! From SQL text to something that may run: caps, planning, authorization, the types clients can read.
+//!
+//! [`Statements::compile`] is the one way in; every RPC that carries SQL goes through it. Must not touch a header, a
+//! `Status` or an address, and runs nothing itself.
+
+pub mod access;
+mod caps;
+pub mod failure;
+mod planner;
+pub mod settings;
+mod wire_types;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
+use futures::executor::block_on;
+
+pub use self::access::Locations;
+pub use self::caps::SqlCaps;
+use self::planner::{Planner, PlannerError};
+use crate::status::{Class, Failure};
+use crate::workspace::Workspace;
+
+/// Compiles SQL within the limits of the configuration.
+#[derive(Debug)]
+pub struct Statements {
+    caps: SqlCaps,
+    locations: Locations,
+    planner: Planner,
+}
+
+/// A statement that was planned and authorized.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// What every schema source tells the client, nullability included (rule R9).
+    pub schema: SchemaRef,
+    /// What is to be done.
+    pub work: Work,
+    /// The session's state that it was planned in.
+    pub state: Arc<SessionState>,
+}
+
+/// One verdict per plan: where it runs.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Rows that are known already (EXPLAIN).
+    Answer(RecordBatch),
+    /// An optimized plan for the cluster.
+    Cluster(LogicalPlan),
+    /// An optimized plan that needs nothing but the gate: constants, `information_schema`.
+    Here(LogicalPlan),
+    /// A statement that changes the session and answers with a count.
+    Session(Box<SessionStatement>),
+}
+
+/// What changes a session.
+#[derive(Clone, Debug)]
+pub enum SessionStatement {
+    /// CREATE VIEW, CREATE EXTERNAL TABLE, DROP VIEW, DROP TABLE: authorized, run through the session's own catalog.
+    Ddl(LogicalPlan),
+    /// RESET.
+    Reset(String),
+    /// SET.
+    Set {
+        /// The option's key.
+        key: String,
+        /// Its new value.
+        value: String,
+    },
+}
+
+impl Statements {
+    /// A compiler with its own planning threads.
+    pub fn new(caps: SqlCaps, locations: Locations) -> std::io::Result<Self> {
+        Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)? })
+    }
+
+    /// Plans one statement in `workspace` and decides about it. Nothing has run when this returns.
+    pub async fn compile(&self, workspace: &Arc<Workspace>, sql: &str) -> Result<Compiled, Failure> {
+        self.caps.check(sql)?;
+        let state = workspace.state().await?;
+        let roles = Arc::clone(workspace.principal());
+        let (sql, locations, depth) = (sql.to_owned(), self.locations.clone(), self.caps.depth);
+        self.planner
+            .run(move || block_on(plan(&state, &sql, &locations, roles.as_ref(), depth)))
+            .await
+            .map_err(|error| match error {
+                PlannerError::Busy => Failure::new(Class::ResourceExhausted, "too many statements are being planned at the moment")
+                    .retry_after(Duration::from_secs(1)),
+                PlannerError::Deadline => {
+                    Failure::new(Class::ResourceExhausted, "the statement takes too long to plan; make it simpler")
+                }
+                PlannerError::Lost => Failure::internal("a planning thread ended"),
+            })?
+    }
+}
+
+async fn plan(
+    state: &Arc<SessionState>,
+    sql: &str,
+    locations: &Locations,
+    principal: &portcullis_auth::Principal,
+    depth: usize,
+) -> Result<Compiled, Failure> {
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_planning(&error))?;
+    caps::check_depth(&statement, depth)?;
+    let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
+    let plan = access::authorize(plan, state, locations, principal)?;
+    let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state) };
+    match plan {
+        LogicalPlan::Explain(explain) => {
+            let optimized = state.optimize(&explain.plan).map_err(|error| failure::of_planning(&error))?;
+            let answer = explanation(&optimized)?;
+            Ok(compiled(answer.schema(), Work::Answer(answer)))
+        }
+        LogicalPlan::Ddl(ddl) => {
+            let statement = SessionStatement::Ddl(LogicalPlan::Ddl(ddl));
+            Ok(compiled(count_schema(), Work::Session(Box::new(statement))))
+        }
+        LogicalPlan::Statement(Statement::SetVariable(set)) => {
+            let statement = SessionStatement::Set { key: set.variable, value: set.value };
+            Ok(compiled(count_schema(), Work::Session(Box::new(statement))))
+        }
+        LogicalPlan::Statement(Statement::ResetVariable(reset)) => {
+            let statement = SessionStatement::Reset(reset.variable);
+            Ok(compiled(count_schema(), Work::Session(Box::new(statement))))
+        }
+        query => {
+            if query_has_parameters(&query)? {
+                return Err(Failure::unimplemented("a statement with parameters"));
+            }
+            let query = wire_types::readable(query)?;
+            let schema = wire_types::declared(&query);
+            let place = access::place(&query, state)?;
+            let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
+            Ok(compiled(schema, match place {
+                access::Place::Cluster => Work::Cluster(optimized),
+                access::Place::Here => Work::Here(optimized),
+            }))
+        }
+    }
+}
+
+fn query_has_parameters(plan: &LogicalPlan) -> Result<bool, Failure> {
+    plan.get_parameter_names().map(|names| !names.is_empty()).map_err(|error| failure::of_planning(&error))
+}
+
+/// EXPLAIN as the gate tells it: the logical plan, without files, addresses or how the cluster would go about it.
+fn explanation(plan: &LogicalPlan) -> Result<RecordBatch, Failure> {
+    let schema = Schema::new(vec![
+        Field::new("plan_type", DataType::Utf8, false),
+        Field::new("plan", DataType::Utf8, false),
+    ]);
+    let columns: Vec<arrow::array::ArrayRef> = vec![
+        Arc::new(StringArray::from(vec!["logical_plan"])),
+        Arc::new(StringArray::from(vec![plan.display_indent().to_string()])),
+    ];
+    RecordBatch::try_new(Arc::new(schema), columns).map_err(Failure::internal)
+}
+
+/// What a statement without rows answers: one Int64 `count` (rule R13).
+pub fn count_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("count", DataType::Int64, false)]))
+}
+
+impl Compiled {
+    /// Whether the statement changes something, so that drivers must treat it as an update (rule R11).
+    pub fn is_update(&self) -> bool {
+        match self.work {
+            Work::Session(_) => true,
+            Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => false,
+        }
+    }
+}
+
+/// The name that a DDL statement is about, for messages.
+pub(crate) fn ddl_kind(ddl: &DdlStatement) -> &'static str {
+    match ddl {
+        DdlStatement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
+        DdlStatement::CreateMemoryTable(_) => "CREATE TABLE",
+        DdlStatement::CreateView(_) => "CREATE VIEW",
+        DdlStatement::CreateCatalogSchema(_) => "CREATE SCHEMA",
+        DdlStatement::CreateCatalog(_) => "CREATE DATABASE",
+        DdlStatement::CreateIndex(_) => "CREATE INDEX",
+        DdlStatement::DropTable(_) => "DROP TABLE",
+        DdlStatement::DropView(_) => "DROP VIEW",
+        DdlStatement::DropCatalogSchema(_) => "DROP SCHEMA",
+        DdlStatement::CreateFunction(_) => "CREATE FUNCTION",
+        DdlStatement::DropFunction(_) => "DROP FUNCTION",
+    }
+}
+
+/// Statements planned at the same time: planning is CPU work and a planner cannot be stopped, only waited for.
+const PLANNERS: usize = 4;
+const QUEUE: usize = 64;
+const PLANNING: Duration = Duration::from_secs(10);

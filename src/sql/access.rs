@@ -1,0 +1,285 @@
+//! The one authorization function: what a plan may do, and where it may run.
+//!
+//! Every plan passes [`authorize`] before anything runs, whichever RPC and form it came in. Starts from *no*: a node
+//! that is not known to be harmless is refused. No I/O except the look at a local path that a location rule needs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{Column, TableReference};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement, WriteOp, lit};
+use datafusion::prelude::Expr;
+use portcullis_auth::Principal;
+use url::Url;
+
+use super::{ddl_kind, failure, settings};
+use crate::config::{Allow, Grantee, Location};
+use crate::status::{Class, Failure};
+
+/// The `[[location]]` rules.
+#[derive(Clone, Debug)]
+pub struct Locations(Arc<[Location]>);
+
+impl Locations {
+    /// The rules of the configuration; none means that no location may be reached.
+    pub fn new(rules: impl Into<Arc<[Location]>>) -> Self {
+        Self(rules.into())
+    }
+
+    /// Whether `principal` may read below `location`, which must already be free of `..` and links.
+    fn may_read(&self, principal: &Principal, location: &Url) -> bool {
+        self.0.iter().any(|rule| {
+            let reads = match rule.allow {
+                Allow::Read | Allow::ReadWrite => true,
+                Allow::Write => false,
+            };
+            let grants = std::iter::once(&rule.to.first).chain(&rule.to.rest).any(|grantee| match grantee {
+                Grantee::Everyone => true,
+                Grantee::Role(role) => principal.roles().contains(role),
+                Grantee::User(user) => principal.name() == user,
+            });
+            // Prefixes end with `/`, so that a neighbour with the same beginning is not below.
+            reads && grants && location.as_str().starts_with(rule.prefix.as_str())
+        })
+    }
+}
+
+/// Where an authorized query runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the cluster.
+    Cluster,
+    /// In the gate: constants and `information_schema`.
+    Here,
+}
+
+/// Decides about a plan as SQL made it, before optimization, and gives back what may run.
+pub fn authorize(plan: LogicalPlan, state: &SessionState, locations: &Locations, principal: &Principal) -> Result<LogicalPlan, Failure> {
+    match plan {
+        LogicalPlan::Ddl(ddl) => authorize_ddl(ddl, locations, principal).map(LogicalPlan::Ddl),
+        LogicalPlan::Statement(statement) => authorize_statement(statement, state),
+        LogicalPlan::Explain(mut explain) => {
+            explain.plan = Arc::new(query(Arc::unwrap_or_clone(explain.plan))?);
+            Ok(LogicalPlan::Explain(explain))
+        }
+        other => query(other),
+    }
+}
+
+fn authorize_ddl(ddl: DdlStatement, locations: &Locations, principal: &Principal) -> Result<DdlStatement, Failure> {
+    match ddl {
+        DdlStatement::CreateView(mut view) => {
+            if view.temporary {
+                return Err(Failure::unimplemented("CREATE TEMPORARY VIEW"));
+            }
+            view.input = Arc::new(query(Arc::unwrap_or_clone(view.input))?);
+            Ok(DdlStatement::CreateView(view))
+        }
+        DdlStatement::CreateExternalTable(table) => {
+            external_table(*table, locations, principal).map(|table| DdlStatement::CreateExternalTable(Box::new(table)))
+        }
+        // The session's catalog refuses to drop what the session did not make.
+        DdlStatement::DropTable(_) | DdlStatement::DropView(_) => Ok(ddl),
+        DdlStatement::CreateMemoryTable(_)
+        | DdlStatement::CreateCatalogSchema(_)
+        | DdlStatement::CreateCatalog(_)
+        | DdlStatement::CreateIndex(_)
+        | DdlStatement::DropCatalogSchema(_)
+        | DdlStatement::CreateFunction(_)
+        | DdlStatement::DropFunction(_) => Err(Failure::unimplemented(ddl_kind(&ddl))),
+    }
+}
+
+fn external_table(mut table: CreateExternalTable, locations: &Locations, principal: &Principal) -> Result<CreateExternalTable, Failure> {
+    if table.unbounded {
+        return Err(Failure::unimplemented("CREATE UNBOUNDED EXTERNAL TABLE"));
+    }
+    if !FORMATS.contains(&table.file_type.as_str()) {
+        return Err(Failure::about_request(
+            Class::Unimplemented,
+            format!("an external table of format `{}` is not supported", table.file_type),
+        ));
+    }
+    // Other options carry endpoints and credentials of stores.
+    if let Some(option) = table.options.keys().find(|key| !key.to_ascii_lowercase().starts_with("format.")) {
+        return Err(Failure::about_request(Class::PermissionDenied, format!("option `{option}` may not be set")));
+    }
+    let mut allowed = Vec::with_capacity(table.locations.len());
+    for location in &table.locations {
+        let real = resolved(location).filter(|real| locations.may_read(principal, real)).ok_or_else(denied_location)?;
+        allowed.push(real.to_string());
+    }
+    if allowed.is_empty() {
+        return Err(denied_location());
+    }
+    // What was checked is what is read.
+    table.locations = allowed;
+    // The definition would tell others of the session's identity the path again through SHOW CREATE TABLE.
+    table.definition = None;
+    Ok(table)
+}
+
+/// One text whether the place is forbidden, absent or unreadable, so that nothing can be probed.
+fn denied_location() -> Failure {
+    Failure::new(Class::PermissionDenied, "the location is not one that you may read")
+}
+
+/// The place that `location` really names: no `..`, no link, no escapes. Only local files in this version.
+fn resolved(location: &str) -> Option<Url> {
+    let path = match Url::parse(location) {
+        Ok(url) if url.scheme() == "file" => {
+            if url.query().is_some() || url.fragment().is_some() || url.host().is_some() {
+                return None;
+            }
+            url.to_file_path().ok()?
+        }
+        Ok(_) => return None,
+        Err(_) => Path::new(location).to_path_buf(),
+    };
+    if !path.is_absolute() {
+        return None;
+    }
+    let real = path.canonicalize().ok()?;
+    if real.is_dir() { Url::from_directory_path(real).ok() } else { Url::from_file_path(real).ok() }
+}
+
+fn authorize_statement(statement: Statement, state: &SessionState) -> Result<LogicalPlan, Failure> {
+    match &statement {
+        Statement::SetVariable(set) => {
+            let mut options = state.config_options().as_ref().clone();
+            settings::apply(&mut options, &set.variable, &set.value)
+                .map_err(|refused| refused.into_failure(&set.variable, &set.value))?;
+        }
+        Statement::ResetVariable(reset) => {
+            settings::bound(&reset.variable).map_err(|refused| refused.into_failure(&reset.variable, ""))?;
+        }
+        Statement::TransactionStart(_) | Statement::TransactionEnd(_) => {
+            return Err(Failure::unimplemented("a transaction"));
+        }
+        Statement::Prepare(_) | Statement::Execute(_) | Statement::Deallocate(_) => {
+            return Err(Failure::unimplemented("PREPARE in SQL"));
+        }
+    }
+    Ok(LogicalPlan::Statement(statement))
+}
+
+/// A plan that only reads, all the way down.
+fn query(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
+    let mut nodes = 0_usize;
+    let mut refused = None;
+    plan.apply_with_subqueries(|node| {
+        nodes = nodes.saturating_add(1);
+        refused = if nodes > MAX_NODES { Some(too_large()) } else { node_refusal(node) };
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .map_err(|error| failure::of_planning(&error))?;
+    match refused {
+        Some(refusal) => Err(refusal),
+        None => only_settable_options(plan),
+    }
+}
+
+fn node_refusal(node: &LogicalPlan) -> Option<Failure> {
+    match node {
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::DescribeTable(_)
+        | LogicalPlan::Unnest(_)
+        | LogicalPlan::RecursiveQuery(_) => None,
+        LogicalPlan::Dml(dml) => Some(Failure::unimplemented(match dml.op {
+            WriteOp::Insert(_) => "INSERT",
+            WriteOp::Delete => "DELETE",
+            WriteOp::Update => "UPDATE",
+            WriteOp::Ctas => "CREATE TABLE AS",
+            WriteOp::Truncate => "TRUNCATE",
+            #[expect(clippy::wildcard_enum_match_arm, reason = "a write by any other name is a write")]
+            _ => "a write",
+        })),
+        LogicalPlan::Copy(_) => Some(Failure::unimplemented("COPY")),
+        LogicalPlan::Analyze(_) => Some(Failure::unimplemented("EXPLAIN ANALYZE")),
+        LogicalPlan::Explain(_) => Some(Failure::unimplemented("EXPLAIN inside a statement")),
+        LogicalPlan::Ddl(ddl) => Some(Failure::unimplemented(ddl_kind(ddl))),
+        LogicalPlan::Statement(_) => Some(Failure::unimplemented("a session statement inside a statement")),
+        LogicalPlan::Extension(_) => Some(Failure::unimplemented("an extension of the engine")),
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::about_request(Class::InvalidArgument, format!("the statement expands to more than {MAX_NODES} plan nodes"))
+}
+
+/// `information_schema.df_settings` (and with it SHOW) shows the options a session may set; the others hold paths.
+fn only_settable_options(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
+    plan.transform_down_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        if !is_information_schema(&scan.table_name) || !scan.table_name.table().eq_ignore_ascii_case("df_settings") {
+            return Ok(Transformed::no(node));
+        }
+        let name = Expr::Column(Column::new(Some(scan.table_name.clone()), "name"));
+        let visible = settings::SETTABLE.iter().map(|(key, _)| lit(*key)).collect();
+        let filtered = LogicalPlanBuilder::from(node).filter(name.in_list(visible, false))?.build()?;
+        Ok(Transformed::new(filtered, true, TreeNodeRecursion::Jump))
+    })
+    .map(|transformed| transformed.data)
+    .map_err(|error| failure::of_planning(&error))
+}
+
+/// Where the plan can run, by what it reads.
+pub(super) fn place(plan: &LogicalPlan, state: &SessionState) -> Result<Place, Failure> {
+    let (mut here, mut cluster) = (0_usize, 0_usize);
+    plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::TableScan(scan) if reads_files(&scan.table_name, state) => cluster = cluster.saturating_add(1),
+            LogicalPlan::TableScan(_) | LogicalPlan::DescribeTable(_) => here = here.saturating_add(1),
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only leaves that read something decide")]
+            _ => (),
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map_err(|error| failure::of_planning(&error))?;
+    match (here, cluster) {
+        (_, 0) => Ok(Place::Here),
+        (0, _) => Ok(Place::Cluster),
+        (_, _) => Err(Failure::new(
+            Class::Unimplemented,
+            "a statement that reads tables cannot read information_schema or a table function as well",
+        )),
+    }
+}
+
+/// Whether the name is a table of a catalog, as opposed to `information_schema` and table functions.
+fn reads_files(name: &TableReference, state: &SessionState) -> bool {
+    if is_information_schema(name) {
+        return false;
+    }
+    let catalog = &state.config_options().catalog;
+    let name = name.clone().resolve(&catalog.default_catalog, &catalog.default_schema);
+    state
+        .catalog_list()
+        .catalog(&name.catalog)
+        .and_then(|catalog| catalog.schema(&name.schema))
+        .is_some_and(|schema| schema.table_exist(&name.table))
+}
+
+fn is_information_schema(name: &TableReference) -> bool {
+    name.schema().is_some_and(|schema| schema.eq_ignore_ascii_case("information_schema"))
+}
+
+/// A chain of views or common table expressions that each read the one before twice doubles the plan at each step.
+const MAX_NODES: usize = 10_000;
+const FORMATS: &[&str] = &["PARQUET", "CSV", "JSON", "ARROW"];

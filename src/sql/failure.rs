@@ -1,0 +1,88 @@
+//! What the engine's errors mean to the author of a statement.
+//!
+//! Planning errors are about the client's own text and names and are told; everything that touched files, objects or
+//! the engine's insides is not. Starts from *not told*.
+
+use datafusion::error::DataFusionError;
+
+use crate::backend::BackendError;
+use crate::status::{Class, Failure};
+
+/// An error of parsing, planning or optimizing.
+pub fn of_planning(error: &DataFusionError) -> Failure {
+    match error {
+        DataFusionError::SQL(_, _) | DataFusionError::Plan(_) | DataFusionError::SchemaError(_, _) => told(error),
+        DataFusionError::NotImplemented(text) => {
+            Failure::about_request(Class::Unimplemented, format!("not supported: {}", first_line(text)))
+        }
+        DataFusionError::Configuration(_) => told(error),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of_planning(inner),
+        DataFusionError::Shared(inner) => of_planning(inner),
+        DataFusionError::Collection(errors) => match errors.first() {
+            Some(first) => of_planning(first),
+            None => Failure::internal(error),
+        },
+        DataFusionError::ArrowError(inner, _) => of_arrow(inner),
+        DataFusionError::Execution(text) if own_execution_fault(text) => told(error),
+        DataFusionError::ResourcesExhausted(_) => {
+            Failure::new(Class::ResourceExhausted, "the statement needs more memory than it may use").because(error)
+        }
+        DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) | DataFusionError::ParquetError(_) => {
+            Failure::new(Class::Unavailable, "the files of a table cannot be read at the moment").because(error)
+        }
+        DataFusionError::Execution(_)
+        | DataFusionError::ExecutionJoin(_)
+        | DataFusionError::External(_)
+        | DataFusionError::Internal(_)
+        | DataFusionError::Substrait(_)
+        | DataFusionError::Ffi(_) => Failure::internal(error),
+        #[expect(clippy::wildcard_enum_match_arm, reason = "variants behind the engine's own features; not told")]
+        _ => Failure::internal(error),
+    }
+}
+
+/// An error while rows were computed in the gate.
+pub fn of_execution(error: &DataFusionError) -> Failure {
+    of_planning(error)
+}
+
+/// An error of the cluster.
+pub fn of_backend(error: BackendError) -> Failure {
+    match error {
+        BackendError::Query { about, cause } => {
+            Failure::about_request(Class::InvalidArgument, format!("the query failed: {about}")).because(cause)
+        }
+        BackendError::Unavailable(cause) => {
+            Failure::new(Class::Unavailable, "the cluster, or the part of it that the query needs, is away for the moment; try again")
+                .because(cause)
+        }
+        BackendError::Failed(cause) => Failure::new(Class::Internal, "the query failed on the cluster").because(cause),
+        BackendError::Protocol(cause) => Failure::internal(cause),
+    }
+}
+
+fn of_arrow(error: &arrow::error::ArrowError) -> Failure {
+    use arrow::error::ArrowError;
+    match error {
+        ArrowError::DivideByZero | ArrowError::CastError(_) | ArrowError::ParseError(_) | ArrowError::ArithmeticOverflow(_)
+        | ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => {
+            Failure::about_request(Class::InvalidArgument, first_line(&error.to_string()).to_owned()).because(error)
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "everything else may hold files or addresses; not told")]
+        _ => Failure::internal(error),
+    }
+}
+
+fn told(error: &DataFusionError) -> Failure {
+    Failure::about_request(Class::InvalidArgument, first_line(&error.strip_backtrace()).to_owned())
+}
+
+/// Execution errors that DDL on the session's own objects makes.
+fn own_execution_fault(text: &str) -> bool {
+    ["already exists", "doesn't exist", "does not exist", "not found"].iter().any(|form| text.contains(form))
+        && !text.contains('/')
+}
+
+fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}

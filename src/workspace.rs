@@ -1,0 +1,203 @@
+//! A session's own part of the engine: its settings, its views and tables, its state.
+//!
+//! Configured catalogs are shared and read only; what a session makes is laid over them. The built state is large and
+//! can be made again at any time, so a session at rest keeps the overlay and the settings alone. Must not run a query.
+
+mod overlay;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use parking_lot::Mutex;
+use portcullis_auth::Principal;
+use tokio::time::Instant;
+
+use self::overlay::{Overlay, OverlayCatalogList};
+use crate::backend::{BackendSession, QueryBackend};
+use crate::catalog::SessionBuilder;
+use crate::sql::SessionStatement;
+use crate::sql::failure;
+use crate::sql::settings::{self, Refused};
+use crate::status::{Class, Failure};
+
+/// Where a new workspace starts.
+#[derive(Clone)]
+pub struct Template {
+    /// Makes the state for a principal.
+    pub builder: Arc<dyn SessionBuilder>,
+    /// The cluster whose session configuration is used.
+    pub backend: Arc<dyn QueryBackend>,
+    /// The default catalog of a new session.
+    pub default_catalog: String,
+    /// The default schema of a new session.
+    pub default_schema: String,
+    /// Nesting that the parser accepts.
+    pub sql_depth: usize,
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Template").field("builder", &self.builder).finish_non_exhaustive()
+    }
+}
+
+/// One session's workspace.
+#[derive(Debug)]
+pub struct Workspace {
+    template: Arc<Template>,
+    principal: Arc<Principal>,
+    backend_session: BackendSession,
+    overlay: Arc<Overlay>,
+    /// In the order in which they were set.
+    settings: Mutex<Vec<(String, String)>>,
+    built: Mutex<Built>,
+    /// One statement that changes the session at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+enum Built {
+    Not,
+    Since { state: Arc<SessionState>, used: Instant },
+}
+
+impl Workspace {
+    /// An empty workspace of `principal`; nothing is built until it is used.
+    pub fn new(template: Arc<Template>, principal: Arc<Principal>, backend_session: BackendSession) -> Self {
+        Self {
+            template,
+            principal,
+            backend_session,
+            overlay: Arc::default(),
+            settings: Mutex::default(),
+            built: Mutex::new(Built::Not),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Whose workspace it is.
+    pub fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// The engine's name for this session.
+    pub fn backend_session(&self) -> &BackendSession {
+        &self.backend_session
+    }
+
+    /// The state to plan with. Built when it is not there.
+    pub async fn state(&self) -> Result<Arc<SessionState>, Failure> {
+        if let Built::Since { state, used } = &mut *self.built.lock() {
+            *used = Instant::now();
+            return Ok(Arc::clone(state));
+        }
+        let state = self.build().await?;
+        let state = Arc::new(state);
+        *self.built.lock() = Built::Since { state: Arc::clone(&state), used: Instant::now() };
+        Ok(state)
+    }
+
+    /// Lets go of a state that was not used for `rest`.
+    pub fn rest(&self, rest: Duration) {
+        let mut built = self.built.lock();
+        match &*built {
+            Built::Since { used, .. } if used.elapsed() >= rest => *built = Built::Not,
+            Built::Since { .. } | Built::Not => (),
+        }
+    }
+
+    /// Runs an authorized session statement.
+    pub async fn change(&self, statement: SessionStatement) -> Result<(), Failure> {
+        let _one = self.changing.lock().await;
+        match statement {
+            SessionStatement::Ddl(plan) => self.run_ddl(plan).await,
+            SessionStatement::Set { key, value } => {
+                self.set(&key, &value).await.map_err(|refused| refused.into_failure(&key, &value))
+            }
+            SessionStatement::Reset(key) => {
+                self.settings.lock().retain(|(set, _)| *set != key);
+                *self.built.lock() = Built::Not;
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets one option; `catalog` and `schema` must exist.
+    pub async fn set(&self, key: &str, value: &str) -> Result<(), Refused> {
+        let state = self.state().await.map_err(|_| Refused::Value)?;
+        let mut options = state.config_options().as_ref().clone();
+        settings::apply(&mut options, key, value)?;
+        let known = match key {
+            settings::CATALOG => state.catalog_list().catalog(value).is_some(),
+            settings::SCHEMA => {
+                let catalog = &state.config_options().catalog.default_catalog;
+                state.catalog_list().catalog(catalog).is_some_and(|catalog| catalog.schema(value).is_some())
+            }
+            _ => true,
+        };
+        if !known {
+            return Err(Refused::Value);
+        }
+        {
+            let mut settings = self.settings.lock();
+            settings.retain(|(set, _)| set != key);
+            settings.push((key.to_owned(), value.to_owned()));
+        }
+        *self.built.lock() = Built::Not;
+        Ok(())
+    }
+
+    /// An option's current value.
+    pub async fn option(&self, key: &str) -> Result<Option<String>, Failure> {
+        let state = self.state().await?;
+        Ok(state.config_options().entries().into_iter().find(|entry| entry.key == key).and_then(|entry| entry.value))
+    }
+
+    /// Takes an option back to its default.
+    pub fn reset(&self, key: &str) {
+        self.settings.lock().retain(|(set, _)| set != key);
+        *self.built.lock() = Built::Not;
+    }
+
+    async fn run_ddl(&self, plan: LogicalPlan) -> Result<(), Failure> {
+        let state = self.state().await?;
+        let context = SessionContext::new_with_state(state.as_ref().clone());
+        let work = async {
+            context.execute_logical_plan(plan).await.map_err(|error| failure::of_planning(&error)).map(drop)
+        };
+        tokio::time::timeout(DDL, work)
+            .await
+            .unwrap_or_else(|_| Err(Failure::new(Class::DeadlineExceeded, "the statement took too long")))
+    }
+
+    async fn build(&self) -> Result<SessionState, Failure> {
+        let mut config = self
+            .template
+            .backend
+            .session_config()
+            .with_information_schema(true)
+            .with_create_default_catalog_and_schema(false)
+            .with_default_catalog_and_schema(&self.template.default_catalog, &self.template.default_schema)
+            .set_usize("datafusion.sql_parser.recursion_limit", self.template.sql_depth);
+        for (key, value) in self.settings.lock().iter() {
+            // Checked when it was set.
+            drop(settings::apply(config.options_mut(), key, value));
+        }
+        let state = self
+            .template
+            .builder
+            .build(&self.principal, config)
+            .await
+            .map_err(|error| Failure::new(Class::Unavailable, "the session's catalog is away for the moment").because(error))?;
+        let base = Arc::clone(state.catalog_list());
+        let list = OverlayCatalogList::new(base, Arc::clone(&self.overlay));
+        Ok(SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build())
+    }
+}
+
+/// Creating an external table reads its files' schema.
+const DDL: Duration = Duration::from_secs(60);

@@ -1,0 +1,212 @@
+"""What every client suite shares: the gate's address, connections, and the record of all that was received.
+
+The gate is started by `cargo xtask test clients`, which names it in the environment. Must not start or configure one.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import time
+import uuid
+
+import adbc_driver_flightsql
+import adbc_driver_flightsql.dbapi
+import adbc_driver_manager
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+Options = adbc_driver_flightsql.DatabaseOptions
+
+
+class Gate:
+    """Where the gate is and what it takes to come in."""
+
+    def __init__(self):
+        self.url = os.environ["PORTCULLIS_URL"]
+        self.token = pathlib.Path(os.environ["PORTCULLIS_TOKEN_FILE"]).read_text().strip()
+        self.folder = pathlib.Path(os.environ["PORTCULLIS_TOKEN_FILE"]).parent
+        self.ca = pathlib.Path(os.environ["PORTCULLIS_CA"]).read_text()
+        self.output = pathlib.Path(os.environ["PORTCULLIS_OUTPUT"])
+        self.host, port = re.fullmatch(r"grpc\+tls://([^:/]+):(\d+)/?", self.url).groups()
+        self.port = int(port)
+
+    def adbc(self, *, authorization=None, uri=None, database=None, connection=None, autocommit=True):
+        """An ADBC connection; `authorization` replaces the good header, and `""` sends none."""
+        options = {Options.TLS_ROOT_CERTS.value: self.ca}
+        authorization = f"Bearer {self.token}" if authorization is None else authorization
+        if authorization:
+            options[Options.AUTHORIZATION_HEADER.value] = authorization
+        options.update(database or {})
+        return adbc_driver_flightsql.dbapi.connect(
+            uri or self.url, db_kwargs=options, conn_kwargs=connection, autocommit=autocommit
+        )
+
+    def flight(self, **options):
+        return flight.FlightClient(self.url, tls_root_certs=self.ca, **options)
+
+    def headers(self, authorization=None, *more):
+        """The call options of pyarrow with the good credential, or with another."""
+        authorization = f"Bearer {self.token}" if authorization is None else authorization
+        headers = [(b"authorization", authorization.encode("latin-1"))] if authorization else []
+        # A deadline on every call: a server that hangs fails its test instead of the whole run.
+        return flight.FlightCallOptions(headers=headers + list(more), timeout=DEADLINE)
+
+
+class Received:
+    """Everything that the gate has sent to a client of this run, for the search at the end."""
+
+    def __init__(self):
+        self.items = []
+
+    def keep(self, where, what):
+        """Keeps text or bytes and gives them back, so that it can stand inside an expression."""
+        self.items.append((where, what.encode() if isinstance(what, str) else bytes(what)))
+        return what
+
+    def keep_error(self, where, error):
+        """An error with all that hangs on it: ADBC puts every header and trailer into `details`."""
+        self.keep(where, str(error))
+        for key, value in getattr(error, "details", None) or []:
+            self.keep(f"{where} detail {key}", value)
+        extra = getattr(error, "extra_info", None)
+        if extra:
+            self.keep(f"{where} extra info", extra)
+        return error
+
+    def keep_schema(self, where, schema):
+        self.keep(where, schema.serialize().to_pybytes())
+        return schema
+
+    def keep_info(self, where, info):
+        """A FlightInfo as a whole and its tickets by themselves, base64 or not."""
+        self.keep(where, info.serialize())
+        for endpoint in info.endpoints:
+            self.keep(f"{where} ticket", endpoint.ticket.ticket)
+        return info
+
+
+RECEIVED = Received()
+
+
+@pytest.fixture(scope="session")
+def gate():
+    return Gate()
+
+
+@pytest.fixture(scope="session")
+def received():
+    return RECEIVED
+
+
+@pytest.fixture
+def connect(gate):
+    """Opens ADBC connections and closes them when the test is over."""
+    opened = []
+
+    def open_one(**how):
+        connection = gate.adbc(**how)
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(connect):
+    return connect()
+
+
+@pytest.fixture
+def cursor(connection):
+    with connection.cursor() as cursor:
+        yield cursor
+
+
+@pytest.fixture
+def client(gate):
+    with gate.flight() as client:
+        yield client
+
+
+@pytest.fixture
+def name():
+    """A name that no other test uses: calls with the same API key share one session, views included."""
+    return f"t_{uuid.uuid4().hex[:12]}"
+
+
+def everything(reader):
+    """The whole stream as a table. pyarrow's own `read_all` turns a CANCELLED from the server into a Ctrl-C."""
+    return pa.Table.from_batches([chunk.data for chunk in reader], schema=reader.schema)
+
+
+def refused(received, where, call):
+    """Runs something that has to fail, keeps what came back, and returns the error."""
+    try:
+        call()
+    except (adbc_driver_manager.Error, flight.FlightError, pa.ArrowException, KeyError, ValueError) as error:
+        return received.keep_error(where, error)
+    pytest.fail(f"{where}: was not refused")
+
+
+@pytest.fixture
+def refusal(received, request):
+    """`refusal(call)` returns the error with which `call` was refused."""
+    return lambda call: refused(received, request.node.name, call)
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items):
+    """The search through everything received comes last, whatever the file names are."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "last: runs when all other tests have run")
+
+
+COUNTS = collections.defaultdict(lambda: [0, 0, 0.0])
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A skipped test is a failed one: a suite that skips tests nothing and says so quietly."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped: {report.longrepr}"
+
+
+def pytest_runtest_logreport(report):
+    count = COUNTS[report.nodeid.split("::")[0]]
+    count[2] += report.duration
+    if report.failed:
+        count[1] += 1
+    elif report.when == "call":
+        count[0] += 1
+
+
+def pytest_sessionfinish():
+    """One line per file for `cargo xtask`: name, passed, failed, seconds."""
+    if path := os.environ.get("PORTCULLIS_COUNTS"):
+        lines = [f"{name} {passed} {failed} {seconds:.1f}\n" for name, (passed, failed, seconds) in COUNTS.items()]
+        pathlib.Path(path).write_text("".join(lines))
+
+
+DEADLINE = 60
+"""Seconds; no call of these suites may take longer on the slowest machine that still is one."""
+
+
+def within(seconds, call):
+    """Runs `call` and asserts that it did not take longer."""
+    started = time.monotonic()
+    result = call()
+    took = time.monotonic() - started
+    assert took < seconds, f"took {took:.1f} s, expected less than {seconds} s"
+    return result

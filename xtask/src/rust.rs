@@ -1,0 +1,93 @@
+//! The Rust suites: format, lint, tests; and the run that rewrites the snapshots.
+//!
+//! Must not start a gate: what needs one is in `clients.rs`.
+
+use std::process::Command;
+
+use crate::Places;
+use crate::report::{Count, Report};
+use crate::run::{Stopwatch, Trouble, answers, succeed, succeed_reading};
+
+/// Format, lint and tests, in the order of their cost.
+pub(crate) fn test(places: &Places, report: &mut Report) {
+    if !report.check("tools for Rust", tools) {
+        return;
+    }
+    report.check("format", || succeed(cargo(places).args(["fmt", "--all", "--check"])));
+    report.check("lint", || {
+        succeed(cargo(places).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+    let watch = Stopwatch::start();
+    let mut count = Count::default();
+    let ended = succeed_reading(cargo(places).args(["test", "--workspace", "--no-fail-fast"]), |line| {
+        count = count.plus(counted(line));
+    });
+    report.add("rust tests", count, ended, watch.took());
+}
+
+/// Runs the same tests and lets those that compare with a checked-in file write it instead.
+pub(crate) fn bless(places: &Places) -> Result<(), Trouble> {
+    succeed(cargo(places).args(["test", "--workspace", "--no-fail-fast"]).env("PORTCULLIS_BLESS", "1"))
+}
+
+/// Cargo in the repository, whatever folder this program was started from.
+pub(crate) fn cargo(places: &Places) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&places.root);
+    command
+}
+
+/// Names what is missing before an hour of building does.
+pub(crate) fn tools() -> Result<(), Trouble> {
+    let needed = [
+        ("cc", ["--version"].as_slice(), "a C compiler, such as Debian's `gcc`"),
+        ("cargo", &["fmt", "--version"], "rustfmt: `rustup component add rustfmt`"),
+        ("cargo", &["clippy", "--version"], "clippy: `rustup component add clippy`"),
+    ];
+    for (program, arguments, package) in needed {
+        if !answers(Command::new(program).args(arguments)) {
+            return Err(Trouble::new(format!("`{program} {}` does not work; install {package}", arguments.join(" "))));
+        }
+    }
+    Ok(())
+}
+
+/// Reads libtest's `test result: ok. 12 passed; 0 failed; 0 ignored; …`; an ignored test is a failed one here.
+fn counted(line: &str) -> Count {
+    let Some((_, numbers)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
+        return Count::default();
+    };
+    numbers.split("; ").fold(Count::default(), |sum, part| {
+        let number = part.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        match part.rsplit(' ').next() {
+            Some("passed") => sum.plus(Count { passed: number, failed: 0 }),
+            Some("failed" | "ignored") => sum.plus(Count { passed: 0, failed: number }),
+            Some(_) | None => sum,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_of_a_test_binary_is_counted() {
+        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.05s";
+        assert_eq!(counted(line), Count { passed: 12, failed: 0 });
+    }
+
+    #[test]
+    fn an_ignored_test_is_a_failed_one() {
+        let line = "test result: FAILED. 1 passed; 2 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.05s";
+        assert_eq!(counted(line), Count { passed: 1, failed: 6 });
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        for line in ["", "running 12 tests", "test result: ", "test result: ok", "test a ... ok", "12 passed; 1 failed"]
+        {
+            assert_eq!(counted(line), Count::default(), "{line}");
+        }
+    }
+}
