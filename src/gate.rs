@@ -128,7 +128,8 @@ impl Keeper {
         let (by, principal) = match self.chain.judge(&attempt).await {
             Judgement::Admitted { by, principal } => (by, principal),
             Judgement::Refused { by, rejection } => {
-                tracing::info!(request = %id, peer = %source, scheme = %by, reason = ?rejection.reason(), "not admitted");
+                let reason = rejection.reason();
+                tracing::info!(request = %id, peer = %source, scheme = %by, reason, "not admitted");
                 return Err(refused(&rejection));
             }
         };
@@ -138,14 +139,13 @@ impl Keeper {
         let session = match self.session(&credential, kind, &principal) {
             Ok(session) => session,
             Err(failure) => {
-                let cause = failure.sentence();
-                tracing::info!(request = %id, peer = %source, scheme = %by, principal = %principal.name(), cause, "no session");
+                let (principal, reason) = (principal.name(), failure.sentence());
+                tracing::info!(request = %id, peer = %source, scheme = %by, principal, reason, "no session");
                 return Err(failure);
             }
         };
-        tracing::debug!(
-            request = %id, peer = %source, scheme = %by, principal = %principal.name(), session = %session.id(), "admitted"
-        );
+        let (name, at) = (principal.name(), session.id());
+        tracing::debug!(request = %id, peer = %source, scheme = %by, principal = name, session = %at, "admitted");
         let in_use = self.sessions.begin(&session);
         forget_credential(&mut parts.headers);
         parts.extensions.insert(Caller::admitted(principal, session, id, kind));
@@ -158,15 +158,15 @@ impl Keeper {
         kind: CredentialKind,
         principal: &Principal,
     ) -> Result<Arc<Session>, Failure> {
-        match (credential, kind) {
-            (Credential::Bearer(token), CredentialKind::Session) => self
+        if let (Credential::Bearer(token), CredentialKind::Session) = (credential, kind) {
+            return self
                 .sessions
                 .by_token(token)
-                // It may have ended since it was judged, and a scheme of an embedder's may have claimed the prefix.
+                // It may have ended since it was judged, and it may have been judged by somebody else's scheme.
                 .filter(|session| session.principal().key() == principal.key())
-                .ok_or_else(Failure::unauthenticated),
-            _ => self.sessions.default_for(principal).map_err(no_session),
+                .ok_or_else(Failure::unauthenticated);
         }
+        self.sessions.default_for(principal).map_err(no_session)
     }
 }
 
@@ -225,8 +225,8 @@ fn refused(rejection: &Rejection) -> Failure {
                 .because(rejection.reason())
                 .retry_after(retry_after)
         }
-        // RejectKind is open, and whatever comes is a refusal.
-        _ => Failure::unauthenticated(),
+        // The enum is open, and whatever comes is a refusal.
+        RejectKind::Invalid | RejectKind::Malformed | _ => Failure::unauthenticated(),
     }
 }
 

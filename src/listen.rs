@@ -1,8 +1,8 @@
 //! The accept loop: from a socket to connections that have shown they speak our transport.
 //!
 //! A connection takes a place under the cap when it is accepted and gives it back when it is dropped. What a client
-//! does before its first HTTP/2 bytes arrive (nothing, a slow handshake, another protocol) costs a place and a timer, and never
-//! holds up others. Must not look at a header or decide who somebody is: it records a [`Peer`] and that is all.
+//! does before its first HTTP/2 bytes arrive (nothing, a slow handshake, another protocol) costs a place and a timer,
+//! and never holds up others. Must not look at a header or decide who somebody is: it records a [`Peer`].
 
 use std::io;
 use std::net::SocketAddr;

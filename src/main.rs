@@ -1,3 +1,7 @@
-//! wip
+//! The `portcullis` process: arguments in, exit code out.
+
 use std::process::ExitCode;
-fn main() -> ExitCode { ExitCode::SUCCESS }
+
+fn main() -> ExitCode {
+    portcullis::cli::run()
+}

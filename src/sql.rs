@@ -83,10 +83,10 @@ impl Statements {
     pub async fn compile(&self, workspace: &Arc<Workspace>, sql: &str) -> Result<Compiled, Failure> {
         self.caps.check(sql)?;
         let state = workspace.state().await?;
-        let roles = Arc::clone(workspace.principal());
+        let principal = workspace.principal().clone();
         let (sql, locations, depth) = (sql.to_owned(), self.locations.clone(), self.caps.depth);
         self.planner
-            .run(move || block_on(plan(&state, &sql, &locations, roles.as_ref(), depth)))
+            .run(move || block_on(plan(&state, &sql, &locations, &principal, depth)))
             .await
             .map_err(|error| match error {
                 PlannerError::Busy => Failure::new(Class::ResourceExhausted, "too many statements are being planned at the moment")
@@ -199,3 +199,5 @@ pub(crate) fn ddl_kind(ddl: &DdlStatement) -> &'static str {
 const PLANNERS: usize = 4;
 const QUEUE: usize = 64;
 const PLANNING: Duration = Duration::from_secs(10);
+
+pub(crate) use self::wire_types::client_type;

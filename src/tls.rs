@@ -1,7 +1,7 @@
 //! The server's side of TLS: from PEM files to a rustls configuration.
 //!
 //! The cryptography provider is named here and never taken from a process-wide default. HTTP/2 is the only protocol
-//! offered. Must not know a header, a principal or a scheme: a client certificate is checked here, and judged elsewhere.
+//! offered. Must not know a header, a principal or a scheme: client certificates are checked here and judged elsewhere.
 
 use std::fmt;
 use std::io;
@@ -58,10 +58,10 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(TlsError::new(cert, Problem::NoCertificate));
         }
-        let private = PrivateKeyDer::from_pem_slice(secret.expose()).map_err(|problem| match problem {
-            pem::Error::NoItemsFound => TlsError::new(key, Problem::NoKey),
-            problem => TlsError::new(key, Problem::Pem(problem)),
-        })?;
+        let private = PrivateKeyDer::pem_slice_iter(secret.expose())
+            .next()
+            .ok_or_else(|| TlsError::new(key, Problem::NoKey))?
+            .map_err(|problem| TlsError::new(key, Problem::Pem(problem)))?;
 
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_protocol_versions(min.versions())
@@ -71,9 +71,8 @@ impl TlsIdentity {
             // takes the client's chain from the resumed session without looking at it again.
             ClientAuth::None => builder.with_no_client_auth(),
         };
-        let mut config = builder
-            .with_single_cert(chain, private)
-            .map_err(|problem| TlsError::new(key, Problem::Rustls(problem)))?;
+        let mut config =
+            builder.with_single_cert(chain, private).map_err(|problem| TlsError::new(key, Problem::Rustls(problem)))?;
         config.alpn_protocols = vec![H2.to_vec()];
         Ok(Self { current: Arc::new(RwLock::new(Arc::new(config))) })
     }

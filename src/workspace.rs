@@ -49,7 +49,7 @@ impl fmt::Debug for Template {
 #[derive(Debug)]
 pub struct Workspace {
     template: Arc<Template>,
-    principal: Arc<Principal>,
+    principal: Principal,
     backend_session: BackendSession,
     overlay: Arc<Overlay>,
     /// In the order in which they were set.
@@ -67,7 +67,7 @@ enum Built {
 
 impl Workspace {
     /// An empty workspace of `principal`; nothing is built until it is used.
-    pub fn new(template: Arc<Template>, principal: Arc<Principal>, backend_session: BackendSession) -> Self {
+    pub fn new(template: Arc<Template>, principal: Principal, backend_session: BackendSession) -> Self {
         Self {
             template,
             principal,
@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     /// Whose workspace it is.
-    pub fn principal(&self) -> &Arc<Principal> {
+    pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
@@ -185,7 +185,9 @@ impl Workspace {
             .set_usize("datafusion.sql_parser.recursion_limit", self.template.sql_depth);
         for (key, value) in self.settings.lock().iter() {
             // Checked when it was set.
-            drop(settings::apply(config.options_mut(), key, value));
+            if settings::apply(config.options_mut(), key, value).is_err() {
+                tracing::warn!(%key, "an option of the session no longer applies");
+            }
         }
         let state = self
             .template

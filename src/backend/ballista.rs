@@ -10,7 +10,6 @@ mod failure;
 mod frames;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -207,6 +206,3 @@ fn read_status(
 const CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// Plans and job results; the scheduler's own default.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
-
-/// Shared by [`embedded`] and remote mode.
-pub(crate) type SharedBackend = Arc<dyn QueryBackend>;

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tonic::Status;
 use tonic::body::Body;
 
 use super::session::InUse;
@@ -27,9 +26,9 @@ impl Used {
 
 impl http_body::Body for Used {
     type Data = Bytes;
-    type Error = Status;
+    type Error = <Body as http_body::Body>::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -1,7 +1,7 @@
 //! Who calls: what a handler knows about the client, and all it may know.
 //!
-//! INVARIANT: only the gate makes a [`Caller`], after a scheme has admitted the call; a handler finds one in the request's
-//! extensions or refuses.
+//! INVARIANT: only the gate makes a [`Caller`], after a scheme has admitted the call; a handler finds one in the
+//! request's extensions or refuses.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The chain: which scheme judges a credential, and that exactly one does.
 //!
-//! Schemes are asked in order, and the first that does not abstain has the last word, whether it admits, rejects, fails,
-//! hangs or panics. The chain cannot be empty. Must not know a scheme by name, and must not tell a client anything.
+//! Schemes are asked in order, and the first that does not abstain has the last word, whether it admits, rejects,
+//! fails, hangs or panics. The chain cannot be empty. Must not know a scheme by name, or tell a client anything.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

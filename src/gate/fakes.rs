@@ -1,4 +1,5 @@
 //! Stand-ins for the gate's tests: a clock that is set by hand, schemes that do as told, a list of ended sessions.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects, reason = "a failed step fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -119,9 +120,9 @@ impl Authenticator for Badge {
         match self.manner {
             Manner::Panics => panic!("asked the wrong way"),
             Manner::Hangs => Box::pin(std::future::pending()),
-            Manner::Unavailable => Box::pin(async {
-                Verdict::Reject(Rejection::unavailable("the lamp is out", Duration::from_secs(7)))
-            }),
+            Manner::Unavailable => {
+                Box::pin(async { Verdict::Reject(Rejection::unavailable("the lamp is out", Duration::from_secs(7))) })
+            }
             Manner::AdmitsLate => {
                 let over = Expiry::At(attempt.now);
                 Box::pin(async move { Verdict::Admit(principal(&subject, "guest", over)) })

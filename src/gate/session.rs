@@ -41,8 +41,8 @@ pub struct Sessions {
 pub struct SessionPolicy {
     /// Without a call for this long, a session ends.
     pub idle: Duration,
-    /// A token ends this long after its handshake, however busy its session is. Default sessions have no such end: every call
-    /// that reaches them brings a credential that is judged anew.
+    /// A token ends this long after its handshake, however busy its session is. Default sessions have no such end:
+    /// every call that reaches them brings a credential that is judged anew.
     pub lifetime: Duration,
     /// Token sessions, and likewise default sessions, of one identity.
     pub max_per_principal: usize,
@@ -96,7 +96,7 @@ impl Sessions {
         Self { sealer, clock, policy, ended, store: Mutex::new(Store::default()) }
     }
 
-    /// Opens a session of its own for a handshake. At the cap of one identity, its session that has rested longest ends.
+    /// Opens a session of its own for a handshake. At the cap of one identity, the one that has rested longest ends.
     pub fn open(&self, principal: &Principal) -> Result<(SessionToken, Arc<Session>), SessionRefused> {
         let session = self.fresh(principal, SessionKind::Token)?;
         let token = self.mint(session.id())?;
@@ -251,7 +251,11 @@ impl Store {
     }
 
     /// Makes room and inserts; gives back what had to go for it.
-    fn insert(&mut self, session: &Arc<Session>, policy: SessionPolicy) -> Result<Option<Arc<Session>>, SessionRefused> {
+    fn insert(
+        &mut self,
+        session: &Arc<Session>,
+        policy: SessionPolicy,
+    ) -> Result<Option<Arc<Session>>, SessionRefused> {
         let owner = session.principal().key();
         let alike = || self.by_owner.get(owner).into_iter().flatten().filter(|other| other.kind() == session.kind());
         let leaving = if alike().count() < policy.max_per_principal {

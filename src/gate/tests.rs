@@ -253,7 +253,8 @@ async fn the_address_comes_from_our_listener_or_from_the_embedders_server() {
 #[test]
 fn the_name_session_is_taken() {
     let clock = FakeClock::new();
-    let layer = |name| GateLayer::new(Chain::new(Badge::new(name, Manner::AdmitsGood)), sessions(&clock).0, clock.clone());
+    let layer =
+        |name| GateLayer::new(Chain::new(Badge::new(name, Manner::AdmitsGood)), sessions(&clock).0, clock.clone());
     assert!(layer("red").is_ok());
     assert!(layer("session").is_err());
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use parking_lot::Mutex;
-use portcullis_auth::{Assertion, Attempt, Authenticator, BoxFuture, Credential, Expiry, Principal, Standing, SystemClock, Verdict};
+use portcullis_auth::{
+    Assertion, Attempt, Authenticator, BoxFuture, Credential, Expiry, Principal, Standing, SystemClock, Verdict,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -189,6 +192,64 @@ async fn a_full_server_says_so_and_stays_healthy() {
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     assert_eq!(code(&stack, OK, GOOD).await, Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_limits_of_http2_are_announced_and_a_flood_of_malformed_calls_is_cut_off() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let (addr, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let listen = ListenLimits { connections: 4, handshake_timeout: Duration::from_secs(60) };
+    let incoming = listener.into_incoming(Transport::DangerPlaintext, listen, shutdown.clone());
+    let limits = StackLimits::default();
+    let serving = tokio::spawn(server(&limits).serve_with_incoming_shutdown(
+        stack(&limits, Flight::default()),
+        incoming,
+        shutdown.clone().cancelled_owned(),
+    ));
+
+    let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let (mut reader, mut writer) = socket.split();
+    let flood = async {
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(4, 0, 0, &[]));
+        // A request with `:status: 200` among its pseudo-headers.
+        (0..1100_u32).for_each(|at| bytes.extend(frame(1, 0x5, at * 2 + 1, &[0x82, 0x86, 0x84, 0x88])));
+        // Fails when the server hangs up early, which is what is asked of it.
+        drop(writer.write_all(&bytes).await);
+    };
+    let mut answer = Vec::new();
+    let (_, _) = tokio::join!(flood, reader.read_to_end(&mut answer));
+    let frames = frames(&answer);
+
+    let (_, settings) = frames.iter().find(|(kind, _)| *kind == 4).unwrap();
+    let settings: Vec<_> = settings.chunks_exact(6).collect();
+    assert!(settings.contains(&&[0, 3, 0, 0, 1, 0][..]), "256 streams: {settings:?}");
+    assert!(settings.contains(&&[0, 6, 0, 1, 0, 0][..]), "64 KiB of headers: {settings:?}");
+    let resets = frames.iter().filter(|(kind, _)| *kind == 3).count();
+    assert!((1..=1025).contains(&resets), "{resets}");
+    // GOAWAY with ENHANCE_YOUR_CALM.
+    assert!(frames.iter().any(|(kind, goaway)| *kind == 7 && goaway.get(4..8) == Some(&[0, 0, 0, 11])));
+
+    drop(socket);
+    shutdown.cancel();
+    serving.await.unwrap().unwrap();
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [length.split_at(1).1, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Kind and payload of every whole frame.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let Some((&[a, b, c, kind, _, _, _, _, _], rest)) = bytes.split_first_chunk::<9>() {
+        let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap();
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        frames.push((kind, payload.to_vec()));
+        bytes = rest;
+    }
+    frames
 }
 
 #[tokio::test]

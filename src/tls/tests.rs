@@ -24,8 +24,7 @@ fn what_cannot_be_served_is_named() {
     let (cert, key) = pair();
     let (_, other) = pair();
     let empty = Secret::new("");
-    let encrypted =
-        Secret::new("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    let encrypted = Secret::new("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n");
     let broken = Secret::new("-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
     let half = Secret::new(cert.expose().split_at(100).0);
     let not_der = Secret::new("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");

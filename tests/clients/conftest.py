@@ -19,6 +19,9 @@ import pytest
 
 Options = adbc_driver_flightsql.DatabaseOptions
 
+DEADLINE = 60
+"""Seconds; no call of these suites may take longer on the slowest machine that still is one."""
+
 
 class Gate:
     """Where the gate is and what it takes to come in."""
@@ -35,6 +38,9 @@ class Gate:
     def adbc(self, *, authorization=None, uri=None, database=None, connection=None, autocommit=True):
         """An ADBC connection; `authorization` replaces the good header, and `""` sends none."""
         options = {Options.TLS_ROOT_CERTS.value: self.ca}
+        # A deadline on every call: a server that hangs fails its test instead of the whole run.
+        for timeout in (Options.TIMEOUT_FETCH, Options.TIMEOUT_QUERY, Options.TIMEOUT_UPDATE):
+            options[timeout.value] = str(float(DEADLINE))
         authorization = f"Bearer {self.token}" if authorization is None else authorization
         if authorization:
             options[Options.AUTHORIZATION_HEADER.value] = authorization
@@ -50,7 +56,6 @@ class Gate:
         """The call options of pyarrow with the good credential, or with another."""
         authorization = f"Bearer {self.token}" if authorization is None else authorization
         headers = [(b"authorization", authorization.encode("latin-1"))] if authorization else []
-        # A deadline on every call: a server that hangs fails its test instead of the whole run.
         return flight.FlightCallOptions(headers=headers + list(more), timeout=DEADLINE)
 
 
@@ -197,10 +202,6 @@ def pytest_sessionfinish():
     if path := os.environ.get("PORTCULLIS_COUNTS"):
         lines = [f"{name} {passed} {failed} {seconds:.1f}\n" for name, (passed, failed, seconds) in COUNTS.items()]
         pathlib.Path(path).write_text("".join(lines))
-
-
-DEADLINE = 60
-"""Seconds; no call of these suites may take longer on the slowest machine that still is one."""
 
 
 def within(seconds, call):

@@ -54,15 +54,18 @@ def sentence(error):
     return re.split(r"[. ]*(?:gRPC client debug context|Detail):", str(error))[0].split("with message: ")[-1]
 
 
-def handshake(client, options):
-    handler = Silent()
+def classed(call):
+    """pyarrow forgets the class of an error in its GetSchema, and of one that passes through its own callbacks."""
     try:
-        client.authenticate(handler, options)
+        return call()
     except OSError as error:
-        # pyarrow forgets the class of an error that passes through its own callback.
         if "Unauthenticated" in str(error):
             raise flight.FlightUnauthenticatedError(str(error)) from error
         raise
+
+
+def handshake(client, options):
+    classed(lambda: client.authenticate(Silent(), options))
 
 
 # --- statements ------------------------------------------------------------------------------------------------------
@@ -419,7 +422,9 @@ CALLS = {
     "DoGet": lambda gate, client, options: everything(client.do_get(flight.Ticket(proto.get_catalogs()), options)),
     "DoPut": put,
     "GetFlightInfo": lambda gate, client, options: client.get_flight_info(command(proto.get_catalogs()), options),
-    "GetSchema": lambda gate, client, options: client.get_schema(command(proto.get_catalogs()), options),
+    "GetSchema": lambda gate, client, options: classed(
+        lambda: client.get_schema(command(proto.get_catalogs()), options)
+    ),
     "Handshake": lambda gate, client, options: handshake(client, options),
     "ListActions": lambda gate, client, options: list(client.list_actions(options)),
     "ListFlights": lambda gate, client, options: list(client.list_flights(b"", options)),

@@ -10,6 +10,7 @@ use crate::run::{Stopwatch, Trouble, say};
 #[derive(Default)]
 pub(crate) struct Report {
     rows: Vec<Row>,
+    troubles: Vec<String>,
 }
 
 /// What one suite counted.
@@ -29,7 +30,7 @@ impl Report {
     /// Adds a suite that counts its tests itself, and judges by how it ended what it counted.
     pub(crate) fn add(&mut self, suite: &str, mut count: Count, ended: Result<(), Trouble>, took: Duration) {
         if let Err(trouble) = ended {
-            say(&format!("error: {suite}: {trouble}"));
+            self.troubles.push(format!("error: {suite}: {trouble}"));
             count.failed = count.failed.max(1);
         }
         self.rows.push(Row { suite: suite.to_owned(), count, took });
@@ -44,8 +45,11 @@ impl Report {
         passed == 1
     }
 
-    /// The table, and as the very last line the sum.
+    /// What went wrong, the table, and as the very last line the sum.
     pub(crate) fn print(&self) {
+        for trouble in &self.troubles {
+            say(&format!("\n{trouble}"));
+        }
         say(&format!("\n{:<32} {:>8} {:>8} {:>9}", "suite", "passed", "failed", "seconds"));
         for row in &self.rows {
             let Count { passed, failed } = row.count;

@@ -75,7 +75,8 @@ impl KeyRecord {
     ///
     /// # Errors
     ///
-    /// If this is not a key, the principal or a role is not usable as a name, or the expiry cannot be written as a date.
+    /// If this is not a key, if the principal or a role is not usable as a name, or if the expiry cannot be written as
+    /// a date.
     pub fn for_key(key: &Secret, principal: &str, roles: &[&str], expires: Expiry) -> Result<Self, InvalidRecord> {
         let text = std::str::from_utf8(key.expose()).map_err(|_| InvalidRecord::Key)?;
         let record = Self {
@@ -105,7 +106,8 @@ impl KeyRecord {
     /// If the expiry cannot be written as a date.
     pub fn to_toml(&self) -> Result<String, InvalidRecord> {
         let quote = |text: &str| toml::Value::from(text).to_string();
-        let mut table = format!("[key.{}]\nhash = \"{}\"\nprincipal = {}\n", self.id, self.hash, quote(&self.principal));
+        let mut table =
+            format!("[key.{}]\nhash = \"{}\"\nprincipal = {}\n", self.id, self.hash, quote(&self.principal));
         if !self.roles.is_empty() {
             let roles: Vec<_> = self.roles.iter().map(|role| quote(role)).collect();
             table.push_str(&format!("roles = [{}]\n", roles.join(", ")));

@@ -86,9 +86,13 @@ mod tests {
     fn a_record_is_a_table_that_people_can_read() {
         let end = SystemTime::UNIX_EPOCH + Duration::from_millis(1_798_761_600_750);
         let new = generate("O\"Neill \\ 王", &["analyst"], Expiry::At(end)).unwrap();
-        let lines: Vec<_> = new.record.lines().collect();
-        assert!(lines[0].starts_with("[key.") && lines[1].starts_with("hash = \"sha256:"), "{lines:?}");
-        assert_eq!(lines[2..], ["principal = 'O\"Neill \\ 王'", "roles = [\"analyst\"]", "expires = 2027-01-01T00:00:00Z"]);
+        let mut lines = new.record.lines();
+        assert!(lines.next().unwrap().starts_with("[key."), "{}", new.record);
+        assert!(lines.next().unwrap().starts_with("hash = \"sha256:"), "{}", new.record);
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            ["principal = 'O\"Neill \\ 王'", "roles = [\"analyst\"]", "expires = 2027-01-01T00:00:00Z"]
+        );
         KeyFile::parse(&new.record).unwrap();
 
         let plain = generate("alice", &[], Expiry::Never).unwrap();

@@ -88,7 +88,12 @@ mod tests {
         let id = |key: &str| id_of(key).map(str::to_owned);
         assert_eq!(id(&format!("pk1.AZaz09-_AZaz.{secret}")).as_deref(), Some("AZaz09-_AZaz"));
         for bad in [
-            "", "pk1", "pk1.", "pk1..", "pk1.AZaz09-_AZaz", "pk1.AZaz09-_AZaz.",
+            "",
+            "pk1",
+            "pk1.",
+            "pk1..",
+            "pk1.AZaz09-_AZaz",
+            "pk1.AZaz09-_AZaz.",
             &format!("pk1.AZaz09-_AZaz.{secret}s"),
             &format!("pk1.AZaz09-_AZaz.{}", "s".repeat(42)),
             &format!("pk1.AZaz09-_AZaz.{secret}."),
@@ -120,10 +125,18 @@ mod tests {
     fn a_bad_hash_is_not_read() {
         let hex = "0".repeat(64);
         assert!(KeyHash::parse(&format!("sha256:{hex}")).is_some());
-        for bad in [hex.clone(), format!("sha512:{hex}"), format!("sha256:{hex}0"), format!("sha256:0{hex}"),
-            format!("sha256:{}", "0".repeat(63)), format!("sha256:{}g", "0".repeat(63)), "sha256:".to_owned(),
-            format!("sha256: {hex}"), format!("sha256:{}é", "0".repeat(62)), String::new()]
-        {
+        for bad in [
+            hex.clone(),
+            format!("sha512:{hex}"),
+            format!("sha256:{hex}0"),
+            format!("sha256:0{hex}"),
+            format!("sha256:{}", "0".repeat(63)),
+            format!("sha256:{}g", "0".repeat(63)),
+            "sha256:".to_owned(),
+            format!("sha256: {hex}"),
+            format!("sha256:{}é", "0".repeat(62)),
+            String::new(),
+        ] {
             assert!(KeyHash::parse(&bad).is_none(), "{bad}");
         }
     }

@@ -183,7 +183,7 @@ fn token68(text: &str, max: usize) -> Result<&str, &'static str> {
 
 fn basic(encoded: &str) -> Result<BasicCredential, &'static str> {
     // Go's driver sends no padding at all and the others send all of it; what lies between was damaged on the way.
-    if encoded.contains('=') && encoded.len() % 4 != 0 {
+    if encoded.contains('=') && !encoded.len().is_multiple_of(4) {
         return Err(NOT_BASE64);
     }
     let decoded = Zeroizing::new(BASE64.decode(encoded).map_err(|_| NOT_BASE64)?);

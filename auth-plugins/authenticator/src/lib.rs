@@ -19,7 +19,8 @@
 //! use std::time::SystemTime;
 //!
 //! use portcullis_auth::{
-//!     Assertion, Attempt, Authenticator, BoxFuture, Credential, Expiry, Principal, Rejection, Secret, Standing, Verdict,
+//!     Assertion, Attempt, Authenticator, BoxFuture, Credential, Expiry, Principal, Rejection, Secret, Standing,
+//!     Verdict,
 //! };
 //!
 //! /// One badge opens the door.

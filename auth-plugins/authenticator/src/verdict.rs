@@ -35,6 +35,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// * No secret shows in `Debug` of the scheme, of a verdict or of a principal, nor in a reason (`NoSecretShows`).
 /// * It has a scheme and a name (`IsNamed`).
 ///
+/// A header that is [`Credential::Malformed`](crate::Credential::Malformed) belongs to nobody: the gate refuses it
+/// before it asks, and a scheme abstains.
+///
 /// What no suite can check: it must judge expiry by [`Attempt::now`] and not by a clock of its own, must not block the
 /// thread, and must answer [`Rejection::unavailable`] when it cannot judge.
 pub trait Authenticator: fmt::Debug + Send + Sync + 'static {

@@ -55,7 +55,16 @@ impl Session {
             }
         };
         let last_used = AtomicU64::new(millis(opened));
-        Self { id, principal, kind, opened, expires, last_used, calls: AtomicUsize::new(0), ended: AtomicBool::new(false) }
+        Self {
+            id,
+            principal,
+            kind,
+            opened,
+            expires,
+            last_used,
+            calls: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        }
     }
 
     /// The session's name.

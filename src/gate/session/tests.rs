@@ -38,7 +38,9 @@ fn with_token<T>(bearer: HeaderValue, then: impl FnOnce(&Token<'_>) -> T) -> T {
     let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
     match Attempt::new(&headers, SystemTime::UNIX_EPOCH).credential() {
         Credential::Bearer(token) => then(&token),
-        other => panic!("not a bearer token: {other:?}"),
+        other @ (Credential::Absent | Credential::Basic(_) | Credential::Malformed(_) | Credential::Unknown) => {
+            panic!("not a bearer token: {other:?}")
+        }
     }
 }
 
@@ -69,7 +71,8 @@ fn a_forged_token_leads_nowhere() {
     assert!(with_token(good.clone(), |token| setup.sessions.by_token(token)).is_some());
 
     let good = good.to_str().unwrap().to_owned();
-    let mut forged = vec!["Bearer ps1.".to_owned() + "A", "Bearer ps1.AAAA".to_owned(), format!("{good}A"), format!("{good}=")];
+    let mut forged =
+        vec!["Bearer ps1.".to_owned() + "A", "Bearer ps1.AAAA".to_owned(), format!("{good}A"), format!("{good}=")];
     for at in "Bearer ps1.".len()..good.len() {
         let (before, after) = good.split_at(at);
         let (letter, rest) = after.split_at(1);
@@ -79,7 +82,8 @@ fn a_forged_token_leads_nowhere() {
         }
     }
     for token in forged {
-        let found = with_token(HeaderValue::from_str(&token).unwrap(), |token| setup.sessions.by_token(token).is_some());
+        let found =
+            with_token(HeaderValue::from_str(&token).unwrap(), |token| setup.sessions.by_token(token).is_some());
         assert!(!found, "{token}");
     }
     let other_gate = Setup::new().sessions.open(&alice()).unwrap().0;
@@ -257,7 +261,8 @@ async fn a_session_whose_scheme_has_left_the_chain_is_over() {
     let (token, _) = setup.sessions.open(&alice()).unwrap();
     let headers = HeaderMap::from_iter([(AUTHORIZATION, token.bearer().unwrap())]);
     let attempt = Attempt::new(&headers, setup.clock.now());
-    let others: [Arc<dyn Authenticator>; 2] = [Badge::new("a", Manner::AdmitsGood), Badge::new("b", Manner::AdmitsGood)];
+    let others: [Arc<dyn Authenticator>; 2] =
+        [Badge::new("a", Manner::AdmitsGood), Badge::new("b", Manner::AdmitsGood)];
     let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from(others));
     assert!(matches!(tokens.authenticate(&attempt).await, Verdict::Reject(_)), "neither is the one that made it");
 }

@@ -26,7 +26,8 @@ pub(super) fn key_file(text: &str) -> Result<KeyFile, KeyFileError> {
     let mut records = BTreeMap::new();
     for (name, value) in document.get_ref() {
         if name.get_ref() != "key" {
-            return Err(Place::new(text, name.span(), shown(name.get_ref()).to_owned()).error("is not known; keys are `[key.<id>]`"));
+            return Err(Place::new(text, name.span(), shown(name.get_ref()).to_owned())
+                .error("is not known; keys are `[key.<id>]`"));
         }
         let place = Place::new(text, value.span(), "key".to_owned());
         for (id, value) in place.table(value)? {
@@ -104,8 +105,11 @@ impl<'a> Place<'a> {
     fn texts(&self, value: &Spanned<DeValue<'_>>) -> Result<BTreeSet<String>, KeyFileError> {
         let wrong = || self.error("must be a list of different strings");
         let values = value.get_ref().as_array().ok_or_else(wrong)?;
-        let texts: BTreeSet<_> =
-            values.iter().map(|value| value.get_ref().as_str().map(str::to_owned)).collect::<Option<_>>().ok_or_else(wrong)?;
+        let texts: BTreeSet<_> = values
+            .iter()
+            .map(|value| value.get_ref().as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
         if texts.len() == values.len() { Ok(texts) } else { Err(wrong()) }
     }
 

@@ -14,9 +14,9 @@ use crate::{KeyFile, NewKey, generate};
 
 #[test]
 fn a_key_opens_as_the_principal_of_its_record() {
-    let key = generate("alice", &["analyst"], Expiry::At(NOON)).unwrap();
+    let key = generate("alice", &["analyst"], Expiry::At(noon())).unwrap();
     let alice = admitted(&keys(&key), &key.key);
-    assert_eq!((alice.name(), alice.scheme(), alice.expires()), ("alice", SCHEME, Expiry::At(NOON)));
+    assert_eq!((alice.name(), alice.scheme(), alice.expires()), ("alice", SCHEME, Expiry::At(noon())));
     assert_eq!(alice.roles().iter().collect::<Vec<_>>(), ["analyst"]);
     assert_eq!((alice.key().authority(), alice.key().subject()), ("keys", "alice"));
     let text = String::from_utf8(key.key.expose().to_vec()).unwrap();
@@ -42,7 +42,8 @@ fn an_unknown_id_and_a_wrong_secret_are_refused_alike() {
     let (mine, other) = (text(&mine.key), text(&other.key));
     let (id, secret) = (mine.split('.').nth(1).unwrap(), other.rsplit('.').next().unwrap());
     let wrong = rejected(&keys, format!("pk1.{id}.{secret}").as_bytes());
-    let own_secret_of_another_id = format!("pk1.{}.{}", other.split('.').nth(1).unwrap(), mine.rsplit('.').next().unwrap());
+    let own_secret_of_another_id =
+        format!("pk1.{}.{}", other.split('.').nth(1).unwrap(), mine.rsplit('.').next().unwrap());
     let mixed = rejected(&keys, own_secret_of_another_id.as_bytes());
 
     let words = |rejection: &Rejection| rejection.reason().split('`').next().map(str::to_owned);
@@ -59,25 +60,33 @@ fn a_malformed_key_is_rejected_and_not_passed_on() {
     let keys = keys(&key);
     admitted(&keys, &key.key);
     let good = text(&key.key);
-    for bad in ["pk1.", "pk1.a", "pk1..", "pk1.a.b", &format!("{good}x"), &format!("{good}.x"), &format!("{good}="), &good[..58]] {
+    for bad in [
+        "pk1.",
+        "pk1.a",
+        "pk1..",
+        "pk1.a.b",
+        &format!("{good}x"),
+        &format!("{good}.x"),
+        &format!("{good}="),
+        good.get(..58).unwrap(),
+    ] {
         assert_eq!(rejected(&keys, bad.as_bytes()).kind(), RejectKind::Malformed, "{bad}");
     }
 }
 
 #[test]
 fn an_expired_key_is_refused() {
-    let key = generate("alice", &[], Expiry::At(NOON)).unwrap();
+    let key = generate("alice", &[], Expiry::At(noon())).unwrap();
     let keys = keys(&key);
     let second = Duration::from_secs(1);
-    assert!(matches!(judge(&keys, key.key.expose(), NOON - second), Verdict::Admit(_)));
-    for now in [NOON, NOON + second] {
+    assert!(matches!(judge(&keys, key.key.expose(), noon() - second), Verdict::Admit(_)));
+    for now in [noon(), noon() + second] {
         let Verdict::Reject(rejection) = judge(&keys, key.key.expose(), now) else { panic!("admitted at {now:?}") };
         assert_eq!(rejection.kind(), RejectKind::Invalid);
         assert!(rejection.reason().starts_with("the key has expired"), "{rejection:?}");
     }
-    let wrong = text(&key.key).replace("pk1.", "pk1.").chars().rev().take(43).collect::<String>();
-    let wrong = format!("pk1.{}.{wrong}", text(&key.key).split('.').nth(1).unwrap());
-    let Verdict::Reject(rejection) = judge(&keys, wrong.as_bytes(), NOON) else { panic!("admitted") };
+    let wrong = format!("pk1.{}.{}", text(&key.key).split('.').nth(1).unwrap(), "A".repeat(43));
+    let Verdict::Reject(rejection) = judge(&keys, wrong.as_bytes(), noon()) else { panic!("admitted") };
     assert!(!rejection.reason().contains("expired"), "only the holder of a key learns that it has expired");
 }
 
@@ -101,7 +110,7 @@ fn keys_are_replaced_at_once() {
 
 #[test]
 fn a_key_of_changed_meaning_ends_its_sessions() {
-    let key = generate("alice", &["analyst"], Expiry::At(NOON)).unwrap();
+    let key = generate("alice", &["analyst"], Expiry::At(noon())).unwrap();
     let keys = keys(&key);
     let alice = admitted(&keys, &key.key);
     let changed = |from: &str, to: &str| {
@@ -114,9 +123,9 @@ fn a_key_of_changed_meaning_ends_its_sessions() {
     assert_eq!(changed("[\"analyst\"]", "[\"analyst\", \"admin\"]"), Standing::Revoked);
     assert_eq!(changed("roles = [\"analyst\"]", ""), Standing::Revoked);
     assert_eq!(changed("expires", "attributes = { a = \"b\" }\nexpires"), Standing::Revoked);
-    assert_eq!(changed("2027-01-01", "1999-01-01"), Standing::Revoked);
+    assert_eq!(changed("2027-01-01", "1970-01-01"), Standing::Revoked);
     assert_eq!(changed("2027-01-01", "2030-01-01"), Standing::Good);
-    assert_eq!(keys.standing(&alice, NOON), Standing::Revoked, "the session ends when its key was to end");
+    assert_eq!(keys.standing(&alice, noon()), Standing::Revoked, "the session ends when its key was to end");
 }
 
 #[test]
@@ -201,7 +210,7 @@ fn judge(keys: &ApiKeys, key: &[u8], now: SystemTime) -> Verdict {
 }
 
 const BEFORE: SystemTime = SystemTime::UNIX_EPOCH;
-const NOON: SystemTime = match SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(1_798_761_600)) {
-    Some(noon) => noon,
-    None => BEFORE,
-};
+/// 2027-01-01T00:00:00Z
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(1_798_761_600)).unwrap()
+}

@@ -33,8 +33,19 @@ fn a_bad_bearer_token_is_malformed() {
     check("Bearer ", "malformed: the credential is missing");
     let character = "malformed: the credential holds a character that it must not";
     for bad in [
-        "Bearer  tok", "Bearer tok ", "Bearer tok tok", "Bearer tok,", "Bearer a,b", "Bearer =", "Bearer a=b", "Bearer {}",
-        "Bearer \"tok\"", "Bearer tok, Basic YTpi", "Bearer tok,Bearer tok", "Bearer a:b", "Bearer a%20b",
+        "Bearer  tok",
+        "Bearer tok ",
+        "Bearer tok tok",
+        "Bearer tok,",
+        "Bearer a,b",
+        "Bearer =",
+        "Bearer a=b",
+        "Bearer {}",
+        "Bearer \"tok\"",
+        "Bearer tok, Basic YTpi",
+        "Bearer tok,Bearer tok",
+        "Bearer a:b",
+        "Bearer a%20b",
     ] {
         check(bad, character);
     }
@@ -58,7 +69,14 @@ fn two_credentials_are_ambiguous() {
 #[test]
 fn bytes_that_are_not_printable_are_malformed() {
     let unprintable = "malformed: the header holds bytes that are not printable ASCII";
-    for bad in [&b"Bearer\ttok"[..], b"Bearer tok\t", b"Bearer t\xffk", b"\xe9\xe9\xe9\xe9\xe9", "Bearer é".as_bytes(), b"Basic \x80"] {
+    for bad in [
+        &b"Bearer\ttok"[..],
+        b"Bearer tok\t",
+        b"Bearer t\xffk",
+        b"\xe9\xe9\xe9\xe9\xe9",
+        "Bearer é".as_bytes(),
+        b"Basic \x80",
+    ] {
         check_all(&[bad], unprintable);
     }
     check("", "malformed: the scheme word is missing");
@@ -67,7 +85,15 @@ fn bytes_that_are_not_printable_are_malformed() {
 
 #[test]
 fn another_scheme_word_is_left_to_others() {
-    for other in ["Token abc", "Negotiate YTpi", "Digest username=\"a\", realm=\"b\"", "Bearertok", "ps1.abc", "Basic:YTpi", "Bearer,tok"] {
+    for other in [
+        "Token abc",
+        "Negotiate YTpi",
+        "Digest username=\"a\", realm=\"b\"",
+        "Bearertok",
+        "ps1.abc",
+        "Basic:YTpi",
+        "Bearer,tok",
+    ] {
         check(other, "unknown");
     }
 }
@@ -75,7 +101,9 @@ fn another_scheme_word_is_left_to_others() {
 #[test]
 fn other_places_for_a_credential_are_ignored() {
     let mut headers = HeaderMap::new();
-    for name in ["auth-token-bin", "authorization-bin", "x-api-key", "cookie", "x-user", "access_token", "proxy-authorization"] {
+    for name in
+        ["auth-token-bin", "authorization-bin", "x-api-key", "cookie", "x-user", "access_token", "proxy-authorization"]
+    {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static("Bearer tok"));
     }
     assert_eq!(show(&Attempt::new(&headers, SystemTime::UNIX_EPOCH).credential()), "absent");
@@ -153,7 +181,22 @@ fn random_headers_never_panic_and_every_reading_keeps_its_promise() {
         usize::try_from(state >> 33).unwrap() % below
     };
     const PARTS: [&[u8]; 16] = [
-        b"Bearer", b"Basic", b"bearer ", b"basic ", b" ", b"  ", b"\t", b",", b"=", b"==", b"YTpi", b"YTpiYw", b".", b"\xc3\xa9", b"\xff", b":",
+        b"Bearer",
+        b"Basic",
+        b"bearer ",
+        b"basic ",
+        b" ",
+        b"  ",
+        b"\t",
+        b",",
+        b"=",
+        b"==",
+        b"YTpi",
+        b"YTpiYw",
+        b".",
+        b"\xc3\xa9",
+        b"\xff",
+        b":",
     ];
     for _ in 0..50_000 {
         let mut value = Vec::new();
@@ -166,7 +209,9 @@ fn random_headers_never_panic_and_every_reading_keeps_its_promise() {
         let Ok(value) = HeaderValue::from_bytes(&value) else { continue };
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
         match Attempt::new(&headers, SystemTime::UNIX_EPOCH).credential() {
-            Credential::Bearer(token) => assert!(!token.expose().is_empty() && !token.expose().contains([' ', ',', '\t'])),
+            Credential::Bearer(token) => {
+                assert!(!token.expose().is_empty() && !token.expose().contains([' ', ',', '\t']))
+            }
             Credential::Basic(basic) => assert!(!basic.user().is_empty() && !basic.user().contains([':', '\0'])),
             Credential::Malformed(why) => assert!(!why.is_empty()),
             Credential::Unknown => (),

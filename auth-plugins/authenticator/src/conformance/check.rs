@@ -107,8 +107,7 @@ impl Suite<'_> {
             if first.key() != second.key() {
                 self.violated(Rule::SameIdentity, &label, "was two identities in two attempts");
             }
-            let standing =
-                catch_unwind(AssertUnwindSafe(|| self.authenticator.standing(&first, self.samples.now())));
+            let standing = catch_unwind(AssertUnwindSafe(|| self.authenticator.standing(&first, self.samples.now())));
             match standing {
                 Ok(Standing::Good) => (),
                 Ok(Standing::Revoked) => self.violated(Rule::StandingAfterAdmit, &label, "was admitted and is revoked"),
@@ -176,8 +175,7 @@ impl Suite<'_> {
             for (label, sample) in self.samples.of(part) {
                 let attempt = sample.attempt(self.samples.now());
                 // Dropped before its first step, and after it.
-                let unstarted =
-                    catch_unwind(AssertUnwindSafe(|| drop(self.authenticator.authenticate(&attempt))));
+                let unstarted = catch_unwind(AssertUnwindSafe(|| drop(self.authenticator.authenticate(&attempt))));
                 let started = poll_fn(|context| {
                     Poll::Ready(catch_unwind(AssertUnwindSafe(|| {
                         let mut future = self.authenticator.authenticate(&attempt);
@@ -265,9 +263,30 @@ fn shown(value: &(impl fmt::Debug + ?Sized)) -> String {
 fn noise() -> Vec<Sample> {
     let long = format!("Bearer {}", "x".repeat(32 * 1024 + 1));
     let values: [&[u8]; 24] = [
-        b"", b" ", b"Bearer", b"Bearer ", b"Bearer  ", b"Bearer =", b"Bearer .", b"Bearer ..", b"Bearer ...", b"Bearer a,b",
-        b"Bearer None", b"Bearer null", b"Bearer\tx", b"bearer \xff\xfe", b"\xc3\xa9\xc3\xa9\xc3\xa9", b"Basic", b"Basic ",
-        b"Basic ====", b"Basic Og==", b"Basic Og", b"Basic YTpi", b"Basic !", b"Negotiate", long.as_bytes(),
+        b"",
+        b" ",
+        b"Bearer",
+        b"Bearer ",
+        b"Bearer  ",
+        b"Bearer =",
+        b"Bearer .",
+        b"Bearer ..",
+        b"Bearer ...",
+        b"Bearer a,b",
+        b"Bearer None",
+        b"Bearer null",
+        b"Bearer\tx",
+        b"bearer \xff\xfe",
+        b"\xc3\xa9\xc3\xa9\xc3\xa9",
+        b"Basic",
+        b"Basic ",
+        b"Basic ====",
+        b"Basic Og==",
+        b"Basic Og",
+        b"Basic YTpi",
+        b"Basic !",
+        b"Negotiate",
+        long.as_bytes(),
     ];
     let mut noise: Vec<_> = values.into_iter().map(Sample::authorization).collect();
     noise.push(Sample::authorization("Bearer a").with_authorization("Bearer a"));
@@ -309,7 +328,15 @@ fn damage(good: &Sample) -> Vec<Sample> {
     // A slow password hash is paid for each of these, so a long token is not tried byte by byte.
     let step = body.len().checked_div(MAX_FLIPS).unwrap_or_default().saturating_add(1);
     for at in (0..body.len()).step_by(step) {
-        let flipped = |(i, b): (usize, &u8)| if i != at { *b } else if b.eq_ignore_ascii_case(&b'A') { b'B' } else { b'A' };
+        let flipped = |(i, b): (usize, &u8)| {
+            if i != at {
+                *b
+            } else if b.eq_ignore_ascii_case(&b'A') {
+                b'B'
+            } else {
+                b'A'
+            }
+        };
         let body: Vec<u8> = body.iter().enumerate().map(flipped).collect();
         damaged.push(Sample::authorization([word, &body, padding].concat()));
     }

@@ -150,7 +150,11 @@ impl Toy {
             }
         };
         let Some(rest) = token.expose().strip_prefix("toy.") else {
-            return if is(Fault::RejectsForeign) { Verdict::Reject(Rejection::invalid("not mine")) } else { Verdict::Abstain };
+            return if is(Fault::RejectsForeign) {
+                Verdict::Reject(Rejection::invalid("not mine"))
+            } else {
+                Verdict::Abstain
+            };
         };
         match rest.split_once('.') {
             Some(("a", "sesame")) if is(Fault::RejectsGood) => Verdict::Reject(Rejection::invalid("no")),
@@ -188,11 +192,11 @@ impl Toy {
 
 impl std::fmt::Debug for Toy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.fault {
-            Fault::SecretInDebug => f.write_str("Toy { open: \"sesame\" }"),
-            Fault::SecretBytesInDebug => write!(f, "Toy {{ open: {:?} }}", b"sesame"),
-            _ => f.write_str("Toy"),
+        f.write_str("Toy ")?;
+        if self.fault == Fault::SecretInDebug {
+            f.write_str("sesame")?;
         }
+        if self.fault == Fault::SecretBytesInDebug { write!(f, "{:?}", b"sesame") } else { Ok(()) }
     }
 }
 

@@ -44,7 +44,9 @@ fn misleading_and_unbounded_assertions_are_refused() {
     check(|a| a.roles = (0..70).map(|i| format!("{i:0>250}")).collect(), "roles are too many");
     check(|a| a.attributes = [("big".to_owned(), "x".repeat(17_000))].into(), "attributes are too many");
 
-    for bad in ["a\0b", "a\nb", "a\u{7f}", "a\u{85}b", "a\u{202e}nimda", "\u{2066}a", "a\u{200f}", "a\u{2028}b", "\u{feff}a"] {
+    for bad in
+        ["a\0b", "a\nb", "a\u{7f}", "a\u{85}b", "a\u{202e}nimda", "\u{2066}a", "a\u{200f}", "a\u{2028}b", "\u{feff}a"]
+    {
         let text = "holds a control or bidirectional character";
         check(|a| a.name = bad.to_owned(), &format!("name {text}"));
         check(|a| a.authority = bad.to_owned(), &format!("authority {text}"));

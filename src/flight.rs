@@ -1,0 +1,365 @@
+//! The Flight service: ten RPCs, each a typed command, a decision elsewhere, and an answer.
+//!
+//! Written against `FlightService` itself, because the blanket service of `arrow-flight` hard-codes several of them.
+//! Must not read a header (identity comes as [`Caller`]), name Ballista, or build a `Status` (that is [`Failure`]'s).
+
+mod command;
+mod handle;
+mod jobs;
+mod metadata;
+mod queries;
+mod results;
+mod session_actions;
+mod sql_info;
+mod statement;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::{ActionCreatePreparedStatementResult, DoPutUpdateResult, ProstMessageExt};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+};
+use arrow::ipc::writer::IpcWriteOptions;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use portcullis_auth::Clock;
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use self::command::{Act, Read, Update};
+use self::handle::Handles;
+use self::queries::Queries;
+use crate::backend::{BackendSession, QueryBackend};
+use crate::gate::caller::{Caller, CredentialKind};
+use crate::gate::session::{SessionEnded, SessionId, SessionKind, SessionRefused, Sessions};
+use crate::local::Local;
+use crate::seal::Sealer;
+use crate::sql::Statements;
+use crate::status::{Class, Failure};
+use crate::workspace::{Template, Workspace};
+
+/// Everything the service needs, made once.
+#[derive(Debug)]
+pub struct Parts {
+    /// The cluster.
+    pub backend: Arc<dyn QueryBackend>,
+    /// Seals tickets and handles.
+    pub sealer: Arc<Sealer>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The SQL compiler.
+    pub statements: Statements,
+    /// Where new sessions start.
+    pub template: Template,
+    /// Runs what needs no cluster.
+    pub local: Local,
+    /// Limits of queries.
+    pub limits: QueryLimits,
+}
+
+/// What one identity's queries may take.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryLimits {
+    /// Running at the same time; as many more wait.
+    pub running_per_principal: usize,
+    /// From start to last status.
+    pub timeout: Duration,
+    /// How long a prepared handle is good for.
+    pub prepared_lifetime: Duration,
+}
+
+/// The Flight SQL service. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    core: Arc<Core>,
+    sessions: Arc<Sessions>,
+}
+
+/// What lives as long as the server.
+#[derive(Debug)]
+pub struct Core {
+    backend: Arc<dyn QueryBackend>,
+    handles: Handles,
+    statements: Statements,
+    template: Arc<Template>,
+    local: Local,
+    limits: QueryLimits,
+    queries: Queries,
+    workspaces: Mutex<HashMap<SessionId, Arc<Workspace>>>,
+}
+
+impl Core {
+    /// The part that sessions report their end to; [`Flight::new`] needs those sessions.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let handles = Handles::new(parts.sealer, parts.clock, parts.limits.prepared_lifetime);
+        Arc::new(Self {
+            queries: Queries::new(Arc::clone(&parts.backend), parts.limits.running_per_principal),
+            backend: parts.backend,
+            handles,
+            statements: parts.statements,
+            template: Arc::new(parts.template),
+            local: parts.local,
+            limits: parts.limits,
+            workspaces: Mutex::default(),
+        })
+    }
+
+    /// Ends results and lets go of idle states until `stop`.
+    pub async fn keep_swept(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SWEEP);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            self.queries.sweep();
+            for workspace in self.workspaces.lock().values() {
+                workspace.rest(REST);
+            }
+        }
+    }
+
+    /// Results held at the moment, for tests and metrics.
+    pub fn results_held(&self) -> usize {
+        self.queries.count()
+    }
+
+    fn workspace(&self, caller: &Caller) -> Arc<Workspace> {
+        let session = caller.session();
+        let mut workspaces = self.workspaces.lock();
+        let fresh = || {
+            let name = BackendSession::new(hex(session.id().as_bytes()));
+            Arc::new(Workspace::new(Arc::clone(&self.template), session.principal().clone(), name))
+        };
+        Arc::clone(workspaces.entry(session.id()).or_insert_with(fresh))
+    }
+}
+
+impl SessionEnded for Core {
+    fn ended(&self, id: SessionId) {
+        self.queries.end_session(id);
+        let workspace = self.workspaces.lock().remove(&id);
+        if let (Some(workspace), Ok(runtime)) = (workspace, tokio::runtime::Handle::try_current()) {
+            let backend = Arc::clone(&self.backend);
+            runtime.spawn(async move {
+                if let Err(error) = backend.close(workspace.backend_session()).await {
+                    tracing::debug!(%error, "a session could not be closed on the cluster");
+                }
+            });
+        }
+    }
+}
+
+impl Flight {
+    /// The service over `core` for callers with `sessions`.
+    pub fn new(core: Arc<Core>, sessions: Arc<Sessions>) -> Self {
+        Self { core, sessions }
+    }
+
+    async fn act(&self, caller: &Caller, action: Action) -> Result<Bytes, Failure> {
+        match Act::from_action(action)? {
+            Act::CreatePrepared(sql) => self.create_prepared(caller, &sql).await,
+            // Nothing is kept for a handle, so that closing one is always fine, twice too.
+            Act::ClosePrepared => Ok(Bytes::new()),
+            Act::SetSessionOptions(request) => {
+                let workspace = self.core.workspace(caller);
+                Ok(session_actions::set(&workspace, request).await.encode_to_vec().into())
+            }
+            Act::GetSessionOptions => {
+                let workspace = self.core.workspace(caller);
+                Ok(session_actions::get(&workspace).await?.encode_to_vec().into())
+            }
+            Act::CloseSession => {
+                let status = match caller.session().kind() {
+                    SessionKind::Token => {
+                        self.sessions.close(caller.session().id());
+                        session_actions::CLOSED
+                    }
+                    // Shared by every connection with this credential: not one connection's to end.
+                    SessionKind::Default => session_actions::NOT_CLOSEABLE,
+                };
+                Ok(session_actions::CloseSessionResult { status }.encode_to_vec().into())
+            }
+        }
+    }
+
+    async fn create_prepared(&self, caller: &Caller, sql: &str) -> Result<Bytes, Failure> {
+        let compiled = self.core.statements.compile(&self.core.workspace(caller), sql).await?;
+        let result = ActionCreatePreparedStatementResult {
+            prepared_statement_handle: self.core.handles.prepared(caller.principal().key(), sql)?,
+            // Drivers tell queries from updates by this being empty (rule R11).
+            dataset_schema: if compiled.is_update() { Bytes::new() } else { schema_bytes(&compiled.schema)? },
+            parameter_schema: Bytes::new(),
+        };
+        let mut any = result.as_any();
+        if compiled.is_update() {
+            // `is_update`, field 4, which the crate's message lacks: a varint that says true.
+            let mut value = BytesMut::from(any.value.as_ref());
+            value.put_slice(&[4 << 3, 1]);
+            any.value = value.freeze();
+        }
+        Ok(any.encode_to_vec().into())
+    }
+
+    fn handshake_answer(&self, caller: &Caller) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
+        let mut response = Response::new(futures::stream::iter([Ok(HandshakeResponse::default())]).boxed());
+        match caller.credential() {
+            // A session is made, and its token told in the initial headers (rule R2).
+            CredentialKind::Basic | CredentialKind::Certificate | CredentialKind::Other => {
+                let (token, _session) = self.sessions.open(caller.principal()).map_err(|refused| match refused {
+                    SessionRefused::TooMany => Failure::new(Class::ResourceExhausted, "too many sessions are open")
+                        .retry_after(Duration::from_secs(30)),
+                    SessionRefused::Unavailable => Failure::internal("no session could be made"),
+                })?;
+                let value = token.bearer().map_err(Failure::internal)?;
+                response.metadata_mut().as_mut().insert(http::header::AUTHORIZATION, value);
+            }
+            // The client goes on with what it has: another token in the answer would replace it (rule R6).
+            CredentialKind::Anonymous | CredentialKind::Bearer | CredentialKind::Session => (),
+        }
+        Ok(response)
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl FlightService for Flight {
+    type HandshakeStream = BoxStream<'static, Result<HandshakeResponse, Status>>;
+    type ListFlightsStream = BoxStream<'static, Result<FlightInfo, Status>>;
+    type DoGetStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoPutStream = BoxStream<'static, Result<PutResult, Status>>;
+    type DoExchangeStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoActionStream = BoxStream<'static, Result<arrow_flight::Result, Status>>;
+    type ListActionsStream = BoxStream<'static, Result<ActionType, Status>>;
+
+    async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
+        // The messages say nothing that the header does not; clients send none, one or several.
+        let caller = caller(&request)?;
+        self.handshake_answer(&caller).map_err(|failure| failure.into_status(caller.request()))
+    }
+
+    async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
+        not_served(&request, "ListFlights")
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
+        let caller = caller(&request)?;
+        let descriptor = request.into_inner();
+        let info = match Read::from_descriptor(descriptor.clone()) {
+            Ok(read) => self.core.flight_info(&caller, read, descriptor).await,
+            Err(failure) => Err(failure),
+        };
+        info.map(Response::new).map_err(|failure| failure.into_status(caller.request()))
+    }
+
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
+        not_served(&request, "PollFlightInfo")
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
+        let caller = caller(&request)?;
+        let schema = match Read::from_descriptor(request.into_inner()) {
+            Ok(read) => self.core.schema(&caller, read).await,
+            Err(failure) => Err(failure),
+        };
+        schema
+            .and_then(|schema| schema_bytes(&schema))
+            .map(|schema| Response::new(SchemaResult { schema }))
+            .map_err(|failure| failure.into_status(caller.request()))
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
+        let caller = caller(&request)?;
+        let in_use = self.sessions.begin(caller.session());
+        let stream = self.core.read(&caller, &request.into_inner().ticket).await;
+        let request = *caller.request();
+        stream
+            .map(|stream| {
+                let stream = stream.map(move |message| {
+                    let _session_stays = &in_use;
+                    message.map_err(|failure| failure.into_status(&request))
+                });
+                Response::new(stream.boxed())
+            })
+            .map_err(|failure| failure.into_status(&request))
+    }
+
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
+        let caller = caller(&request)?;
+        // The first message holds the command. The rest is not waited for (rule R16) and never decoded.
+        let mut messages = request.into_inner();
+        let first = match tokio::time::timeout(FIRST_MESSAGE, messages.message()).await {
+            Ok(first) => first?,
+            Err(_) => return Err(Failure::new(Class::DeadlineExceeded, "no command arrived").into_status(caller.request())),
+        };
+        let update = match first.and_then(|message| message.flight_descriptor) {
+            Some(descriptor) => Update::from_descriptor(descriptor),
+            None => Err(Failure::new(Class::InvalidArgument, "the first message has no descriptor")),
+        };
+        let count = match update {
+            Ok(update) => self.core.update(&caller, update).await,
+            Err(failure) => Err(failure),
+        };
+        let record_count = count.map_err(|failure| failure.into_status(caller.request()))?;
+        let result = PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() };
+        Ok(Response::new(futures::stream::iter([Ok(result)]).boxed()))
+    }
+
+    async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
+        not_served(&request, "DoExchange")
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
+        let caller = caller(&request)?;
+        let body = self.act(&caller, request.into_inner()).await.map_err(|failure| failure.into_status(caller.request()))?;
+        Ok(Response::new(futures::stream::iter([Ok(arrow_flight::Result { body })]).boxed()))
+    }
+
+    async fn list_actions(&self, request: Request<Empty>) -> Answer<Self::ListActionsStream> {
+        caller(&request)?;
+        let actions = ACTIONS.iter().map(|(name, description)| {
+            Ok(ActionType { r#type: (*name).to_owned(), description: (*description).to_owned() })
+        });
+        Ok(Response::new(futures::stream::iter(actions.collect::<Vec<_>>()).boxed()))
+    }
+}
+
+/// What the gate has left in the request. The gate removed the credential.
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    Caller::from_extensions(request.extensions()).map_err(|failure| failure.into_status(&crate::status::RequestId::fresh()))
+}
+
+/// Refused after the identity is known, never before.
+fn not_served<T, R>(request: &Request<T>, what: &'static str) -> Answer<R> {
+    let caller = caller(request)?;
+    Err(Failure::unimplemented(what).into_status(caller.request()))
+}
+
+/// A schema as an encapsulated IPC message.
+fn schema_bytes(schema: &arrow::datatypes::Schema) -> Result<Bytes, Failure> {
+    let options = IpcWriteOptions::default();
+    let message = IpcMessage::try_from(SchemaAsIpc::new(schema, &options)).map_err(Failure::internal)?;
+    Ok(message.0)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+
+/// What `ListActions` tells: exactly what works.
+const ACTIONS: &[(&str, &str)] = &[
+    ("ClosePreparedStatement", "Closes a prepared statement"),
+    ("CloseSession", "Ends the session of a handshake"),
+    ("CreatePreparedStatement", "Prepares a statement without parameters"),
+    ("GetSessionOptions", "Reads the session's options"),
+    ("SetSessionOptions", "Sets the session's options"),
+];
+const SWEEP: Duration = Duration::from_secs(5);
+/// A built state that nobody used for this long is let go of; the session keeps its settings and its own tables.
+const REST: Duration = Duration::from_secs(60);
+const FIRST_MESSAGE: Duration = Duration::from_secs(20);

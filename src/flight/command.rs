@@ -1,0 +1,186 @@
+//! What a client asks for, parsed once: Flight descriptors, tickets and actions into typed commands.
+//!
+//! Decodes protobuf and nothing else: no SQL, no Arrow IPC, no authorization. What is not served is named here and
+//! answered UNIMPLEMENTED (rule R25), what cannot be decoded INVALID_ARGUMENT.
+
+use arrow_flight::flight_descriptor::DescriptorType;
+use arrow_flight::sql::{
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, Any, Command, CommandGetDbSchemas,
+    CommandGetSqlInfo, CommandGetTables,
+};
+use arrow_flight::{Action, FlightDescriptor};
+use bytes::Bytes;
+use prost::Message;
+
+use super::session_actions::{CloseSessionRequest, GetSessionOptionsRequest, SetSessionOptionsRequest};
+use crate::status::{Class, Failure};
+
+/// A command that has a result.
+#[derive(Clone, Debug)]
+pub(super) enum Read {
+    /// A metadata command.
+    Metadata(Metadata),
+    /// A prepared statement, by its handle.
+    Prepared(Bytes),
+    /// SQL text.
+    Statement(String),
+}
+
+/// The metadata commands that are served.
+#[derive(Clone, Debug)]
+pub(super) enum Metadata {
+    Catalogs,
+    DbSchemas(CommandGetDbSchemas),
+    SqlInfo(CommandGetSqlInfo),
+    TableTypes,
+    Tables(CommandGetTables),
+}
+
+/// A command that changes something and answers with a count.
+#[derive(Clone, Debug)]
+pub(super) enum Update {
+    /// A prepared statement, by its handle.
+    Prepared(Bytes),
+    /// SQL text.
+    Statement(String),
+}
+
+/// The actions that are served.
+#[derive(Debug)]
+pub(super) enum Act {
+    CloseSession,
+    ClosePrepared,
+    CreatePrepared(String),
+    GetSessionOptions,
+    SetSessionOptions(SetSessionOptionsRequest),
+}
+
+impl Read {
+    /// The command of a `GetFlightInfo` or `GetSchema`.
+    pub(super) fn from_descriptor(descriptor: FlightDescriptor) -> Result<Self, Failure> {
+        if descriptor.r#type() != DescriptorType::Cmd {
+            return Err(Failure::unimplemented("a descriptor that is not a Flight SQL command"));
+        }
+        Self::from_any(decode_any(descriptor.cmd)?)
+    }
+
+    fn from_any(any: Any) -> Result<Self, Failure> {
+        match decode_command(any)? {
+            Command::CommandStatementQuery(query) => {
+                outside_transaction(query.transaction_id.as_ref())?;
+                Ok(Self::Statement(query.query))
+            }
+            Command::CommandPreparedStatementQuery(query) => Ok(Self::Prepared(query.prepared_statement_handle)),
+            command => Metadata::from_command(command).map(Self::Metadata),
+        }
+    }
+}
+
+impl Metadata {
+    /// The command inside a metadata ticket, which this gate sealed itself.
+    pub(super) fn from_any(any: Any) -> Result<Self, Failure> {
+        Self::from_command(decode_command(any)?)
+    }
+
+    fn from_command(command: Command) -> Result<Self, Failure> {
+        match command {
+            Command::CommandGetCatalogs(_) => Ok(Self::Catalogs),
+            Command::CommandGetDbSchemas(command) => Ok(Self::DbSchemas(command)),
+            Command::CommandGetSqlInfo(command) => Ok(Self::SqlInfo(command)),
+            Command::CommandGetTableTypes(_) => Ok(Self::TableTypes),
+            Command::CommandGetTables(command) => Ok(Self::Tables(command)),
+            other => Err(not_served(&other)),
+        }
+    }
+
+    /// The command as it travels in a ticket.
+    pub(super) fn to_any(&self) -> Any {
+        use arrow_flight::sql::{CommandGetCatalogs, CommandGetTableTypes, ProstMessageExt};
+        match self {
+            Self::Catalogs => CommandGetCatalogs {}.as_any(),
+            Self::DbSchemas(command) => command.as_any(),
+            Self::SqlInfo(command) => command.as_any(),
+            Self::TableTypes => CommandGetTableTypes {}.as_any(),
+            Self::Tables(command) => command.as_any(),
+        }
+    }
+}
+
+impl Update {
+    /// The command of a `DoPut`.
+    pub(super) fn from_descriptor(descriptor: FlightDescriptor) -> Result<Self, Failure> {
+        if descriptor.r#type() != DescriptorType::Cmd {
+            return Err(Failure::unimplemented("a descriptor that is not a Flight SQL command"));
+        }
+        match decode_command(decode_any(descriptor.cmd)?)? {
+            Command::CommandStatementUpdate(update) => {
+                outside_transaction(update.transaction_id.as_ref())?;
+                Ok(Self::Statement(update.query))
+            }
+            Command::CommandPreparedStatementUpdate(update) => Ok(Self::Prepared(update.prepared_statement_handle)),
+            other => Err(not_served(&other)),
+        }
+    }
+}
+
+impl Act {
+    /// The action of a `DoAction`.
+    pub(super) fn from_action(action: Action) -> Result<Self, Failure> {
+        match action.r#type.as_str() {
+            "CreatePreparedStatement" => {
+                let request: ActionCreatePreparedStatementRequest = unpack(action.body)?;
+                outside_transaction(request.transaction_id.as_ref())?;
+                Ok(Self::CreatePrepared(request.query))
+            }
+            "ClosePreparedStatement" => {
+                unpack::<ActionClosePreparedStatementRequest>(action.body).map(|_| Self::ClosePrepared)
+            }
+            // Flight's own actions are not wrapped in Any.
+            "CloseSession" => CloseSessionRequest::decode(action.body).map(|_| Self::CloseSession).map_err(undecodable),
+            "GetSessionOptions" => {
+                GetSessionOptionsRequest::decode(action.body).map(|_| Self::GetSessionOptions).map_err(undecodable)
+            }
+            "SetSessionOptions" => {
+                SetSessionOptionsRequest::decode(action.body).map(Self::SetSessionOptions).map_err(undecodable)
+            }
+            _ => Err(Failure::unimplemented("the action")),
+        }
+    }
+}
+
+fn decode_any(bytes: Bytes) -> Result<Any, Failure> {
+    Any::decode(bytes).map_err(undecodable)
+}
+
+fn decode_command(any: Any) -> Result<Command, Failure> {
+    Command::try_from(any).map_err(|error| invalid().because(error))
+}
+
+fn unpack<M: arrow_flight::sql::ProstMessageExt>(bytes: Bytes) -> Result<M, Failure> {
+    decode_any(bytes)?.unpack::<M>().map_err(|error| invalid().because(error))?.ok_or_else(invalid)
+}
+
+fn undecodable(error: prost::DecodeError) -> Failure {
+    invalid().because(error)
+}
+
+fn invalid() -> Failure {
+    Failure::new(Class::InvalidArgument, "the command is not a message of Flight SQL")
+}
+
+fn outside_transaction(transaction: Option<&Bytes>) -> Result<(), Failure> {
+    match transaction {
+        Some(id) if !id.is_empty() => Err(Failure::unimplemented("a transaction")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A command of the specification that this version does not serve, or one that nobody knows.
+fn not_served(command: &Command) -> Failure {
+    let known = command.type_url().strip_prefix("type.googleapis.com/arrow.flight.protocol.sql.");
+    match (command, known) {
+        (Command::Unknown(any), None) if any.type_url.is_empty() => invalid(),
+        (Command::Unknown(_), _) | (_, None) => Failure::unimplemented("the command"),
+        (_, Some(name)) => Failure::about_request(Class::Unimplemented, format!("{name} is not supported")),
+    }
+}

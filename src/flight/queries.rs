@@ -1,0 +1,163 @@
+//! Started queries, from GetFlightInfo to the end of their tickets.
+//!
+//! Bounded per identity and in total; every entry ends by itself, and its data on the cluster with it. A record is
+//! found only by the identity that started it. Must not decide how long results live on the cluster, only clean them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use parking_lot::Mutex;
+use portcullis_auth::IdentityKey;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::handle::{QueryId, invalid_ticket};
+use super::jobs;
+use crate::backend::{JobId, QueryBackend, ResultPart};
+use crate::gate::session::SessionId;
+use crate::status::{Class, Failure};
+
+/// Everything this gate holds results for.
+#[derive(Debug)]
+pub(super) struct Queries {
+    backend: Arc<dyn QueryBackend>,
+    running_per_principal: usize,
+    records: Mutex<HashMap<QueryId, Arc<Record>>>,
+    slots: Mutex<HashMap<IdentityKey, Arc<Semaphore>>>,
+}
+
+/// One query whose result can be read.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) owner: IdentityKey,
+    pub(super) session: SessionId,
+    pub(super) schema: SchemaRef,
+    pub(super) answer: Answer,
+    ends: Mutex<Instant>,
+}
+
+/// Where the rows are.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Computed in the gate when they are read.
+    Here { plan: LogicalPlan, state: Arc<SessionState> },
+    /// On the cluster.
+    Job { job: JobId, parts: Vec<ResultPart> },
+    /// Known.
+    Rows(RecordBatch),
+}
+
+impl Queries {
+    pub(super) fn new(backend: Arc<dyn QueryBackend>, running_per_principal: usize) -> Self {
+        Self { backend, running_per_principal, records: Mutex::default(), slots: Mutex::default() }
+    }
+
+    /// A place among the running queries of `owner`. More wait, bounded in number and time.
+    pub(super) async fn slot(&self, owner: &IdentityKey) -> Result<OwnedSemaphorePermit, Failure> {
+        let semaphore = {
+            let mut slots = self.slots.lock();
+            let fresh = || Arc::new(Semaphore::new(self.running_per_principal));
+            Arc::clone(slots.entry(owner.clone()).or_insert_with(fresh))
+        };
+        if let Ok(permit) = Arc::clone(&semaphore).try_acquire_owned() {
+            return Ok(permit);
+        }
+        // As many may wait as may run: each waiter holds a reference beside the map's own and this one.
+        if Arc::strong_count(&semaphore) > self.running_per_principal.saturating_mul(2).saturating_add(1) {
+            return Err(too_many());
+        }
+        match timeout(WAIT, semaphore.acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(too_many()),
+        }
+    }
+
+    /// Keeps a result for [`TICKET_LIFETIME`].
+    pub(super) fn keep(&self, owner: IdentityKey, session: SessionId, schema: SchemaRef, answer: Answer) -> Result<QueryId, Failure> {
+        let id = QueryId::random()?;
+        let record = Arc::new(Record { owner, session, schema, answer, ends: Mutex::new(after(TICKET_LIFETIME)) });
+        let mut records = self.records.lock();
+        let own = records.values().filter(|other| other.owner == record.owner).count();
+        if own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL {
+            drop(records);
+            self.clean(&record);
+            return Err(Failure::new(Class::ResourceExhausted, "too many results wait to be read; read or close some first")
+                .retry_after(SHORTENED));
+        }
+        records.insert(id, record);
+        Ok(id)
+    }
+
+    /// The record behind an opened ticket.
+    pub(super) fn find(&self, id: QueryId, owner: &IdentityKey) -> Result<Arc<Record>, Failure> {
+        self.records
+            .lock()
+            .get(&id)
+            .filter(|record| record.owner == *owner && *record.ends.lock() > Instant::now())
+            .map(Arc::clone)
+            .ok_or_else(invalid_ticket)
+    }
+
+    /// Ends what is over; to be called every now and then.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        // A record that is being read is held by its stream as well and stays until the read is over.
+        self.remove(|record| *record.ends.lock() <= now && Arc::strong_count(record) == 1);
+        self.slots.lock().retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+    }
+
+    /// Ends everything of a session.
+    pub(super) fn end_session(&self, session: SessionId) {
+        self.remove(|record| record.session == session);
+    }
+
+    /// How many results are held.
+    pub(super) fn count(&self) -> usize {
+        self.records.lock().len()
+    }
+
+    fn remove(&self, over: impl Fn(&Arc<Record>) -> bool) {
+        let ended: Vec<_> = self.records.lock().extract_if(|_, record| over(record)).map(|(_, record)| record).collect();
+        for record in ended {
+            self.clean(&record);
+        }
+    }
+
+    /// In the background: nobody waits for it.
+    fn clean(&self, record: &Record) {
+        let Answer::Job { job, .. } = &record.answer else { return };
+        let (backend, job) = (Arc::clone(&self.backend), job.clone());
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move { jobs::clean(&*backend, &job).await })),
+            Err(_) => tracing::debug!("no runtime to clean a job in; it expires on the cluster"),
+        }
+    }
+}
+
+impl Record {
+    /// After a complete read the result is kept only for another try.
+    pub(super) fn was_read(&self) {
+        let mut ends = self.ends.lock();
+        *ends = (*ends).min(after(SHORTENED));
+    }
+}
+
+fn after(time: Duration) -> Instant {
+    Instant::now().checked_add(time).unwrap_or_else(Instant::now)
+}
+
+fn too_many() -> Failure {
+    Failure::new(Class::ResourceExhausted, "too many queries of this identity run at the moment").retry_after(Duration::from_secs(5))
+}
+
+/// How long a ticket is good for; the embedded scheduler keeps results longer than that.
+pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(300);
+const SHORTENED: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(30);
+const MAX_PER_PRINCIPAL: usize = 4096;
+const MAX_TOTAL: usize = 65_536;

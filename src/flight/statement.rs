@@ -1,0 +1,162 @@
+//! Statements: planned, run, and kept for their reader.
+//!
+//! A statement runs inside `GetFlightInfo` (drivers need its errors there); what changes the session runs exactly once,
+//! there or in `DoPut`. `DoGet` only reads. Must not authorize: nothing comes here that [`Statements`] did not compile.
+//!
+//! [`Statements`]: crate::sql::Statements
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket as FlightTicket};
+use bytes::Bytes;
+use futures::StreamExt;
+
+use super::command::{Metadata, Read, Update};
+use super::handle::Ticket;
+use super::queries::{Answer, TICKET_LIFETIME};
+use super::results::{self, FlightStream};
+use super::{Core, jobs, metadata};
+use crate::backend::Submission;
+use crate::gate::caller::Caller;
+use crate::sql::{Compiled, Work, count_schema, failure};
+use crate::status::{Class, Failure};
+
+impl Core {
+    /// Runs what has to run and says where the rows can be read: one endpoint, no location (rule R8).
+    pub(super) async fn flight_info(&self, caller: &Caller, read: Read, descriptor: FlightDescriptor) -> Result<FlightInfo, Failure> {
+        let (schema, ticket, rows) = match read {
+            Read::Metadata(command) => (metadata::schema(&command), Ticket::Metadata(command.to_any()), None),
+            Read::Statement(sql) => self.start(caller, &sql).await?,
+            Read::Prepared(handle) => {
+                let sql = self.handles.open_prepared(caller.principal().key(), &handle)?;
+                self.start(caller, &sql).await?
+            }
+        };
+        let (ticket, ends) = self.handles.ticket(caller.principal().key(), &ticket, TICKET_LIFETIME)?;
+        let endpoint = FlightEndpoint::new().with_ticket(FlightTicket { ticket }).with_expiration_time(ends.into());
+        let total = rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(-1);
+        FlightInfo::new()
+            .with_descriptor(descriptor)
+            .with_endpoint(endpoint)
+            .with_total_records(total)
+            .try_with_schema(&schema)
+            .map_err(Failure::internal)
+    }
+
+    /// The schema that the rows would have; nothing runs.
+    pub(super) async fn schema(&self, caller: &Caller, read: Read) -> Result<SchemaRef, Failure> {
+        let sql = match read {
+            Read::Metadata(command) => return Ok(metadata::schema(&command)),
+            Read::Statement(sql) => sql,
+            Read::Prepared(handle) => self.handles.open_prepared(caller.principal().key(), &handle)?,
+        };
+        self.statements.compile(&self.workspace(caller), &sql).await.map(|compiled| compiled.schema)
+    }
+
+    /// Runs a statement that has no rows.
+    pub(super) async fn update(&self, caller: &Caller, update: Update) -> Result<i64, Failure> {
+        let sql = match update {
+            Update::Statement(sql) => sql,
+            Update::Prepared(handle) => self.handles.open_prepared(caller.principal().key(), &handle)?,
+        };
+        let workspace = self.workspace(caller);
+        let compiled = self.statements.compile(&workspace, &sql).await?;
+        match compiled.work {
+            Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
+            Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => Err(Failure::new(
+                Class::InvalidArgument,
+                "the statement has rows: it is a query, not an update",
+            )),
+        }
+    }
+
+    /// The rows behind a ticket.
+    pub(super) async fn read(&self, caller: &Caller, ticket: &Bytes) -> Result<FlightStream, Failure> {
+        let owner = caller.principal().key();
+        let query = match self.handles.open_ticket(owner, ticket)? {
+            Ticket::Query(query) => query,
+            Ticket::Metadata(command) => {
+                let command = Metadata::from_any(command)?;
+                let state = self.workspace(caller).state().await?;
+                let rows = metadata::answer(command, &state).await?;
+                return Ok(results::of_batches(rows.schema(), futures::stream::iter([Ok(rows)]).boxed()));
+            }
+        };
+        let record = self.queries.find(query, owner)?;
+        let schema = Arc::clone(&record.schema);
+        let stream = match &record.answer {
+            Answer::Rows(rows) => results::of_batches(schema, futures::stream::iter([Ok(rows.clone())]).boxed()),
+            Answer::Here { plan, state } => {
+                let slot = self.queries.slot(owner).await?;
+                let deadline = tokio::time::sleep(self.limits.timeout);
+                let rows = self.local.run(plan.clone(), Arc::clone(state)).map(move |batch| {
+                    let _slot_is_taken = &slot;
+                    batch.map_err(|error| failure::of_execution(&error))
+                });
+                let late = futures::stream::once(async move {
+                    deadline.await;
+                    Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the time that this server gives a query"))
+                });
+                results::of_batches(schema, until_late(rows.boxed(), late.boxed()))
+            }
+            Answer::Job { parts, .. } => results::of_parts(schema, Arc::clone(&self.backend), parts.clone()),
+        };
+        // The record is held until the stream ends, so that its data is not cleaned under the reader.
+        let done = Arc::clone(&record);
+        let end = futures::stream::once(async move { done.was_read() }).filter_map(|()| std::future::ready(None));
+        Ok(stream
+            .map(move |message| {
+                let _stays = &record;
+                message
+            })
+            .chain(end)
+            .boxed())
+    }
+
+    async fn start(&self, caller: &Caller, sql: &str) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {
+        let workspace = self.workspace(caller);
+        let Compiled { schema, work, state } = self.statements.compile(&workspace, sql).await?;
+        let owner = caller.principal().key();
+        let (answer, rows) = match work {
+            Work::Answer(rows) => (Answer::Rows(rows), None),
+            Work::Here(plan) => (Answer::Here { plan, state }, None),
+            Work::Session(statement) => {
+                workspace.change(*statement).await?;
+                let count = RecordBatch::try_new(count_schema(), vec![Arc::new(Int64Array::from(vec![0]))]);
+                (Answer::Rows(count.map_err(Failure::internal)?), None)
+            }
+            Work::Cluster(plan) => {
+                let _slot = self.queries.slot(owner).await?;
+                let submission = Submission {
+                    session: workspace.backend_session().clone(),
+                    config: state.config().clone(),
+                    plan,
+                    label: format!("portcullis-{}", caller.request()),
+                };
+                let finished = jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await?;
+                let rows = finished.result.parts.iter().map(|part| part.rows).sum();
+                (Answer::Job { job: finished.job, parts: finished.result.parts }, rows)
+            }
+        };
+        let query = self.queries.keep(owner.clone(), caller.session().id(), Arc::clone(&schema), answer)?;
+        Ok((schema, Ticket::Query(query), rows))
+    }
+}
+
+/// `rows` until they end or `late` speaks.
+fn until_late(
+    rows: futures::stream::BoxStream<'static, Result<RecordBatch, Failure>>,
+    late: futures::stream::BoxStream<'static, Result<RecordBatch, Failure>>,
+) -> futures::stream::BoxStream<'static, Result<RecordBatch, Failure>> {
+    futures::stream::unfold(Some((rows, late)), |both| async move {
+        let (mut rows, mut late) = both?;
+        tokio::select! {
+            biased;
+            batch = rows.next() => batch.map(|batch| (batch, Some((rows, late)))),
+            failure = late.next() => failure.map(|failure| (failure, None)),
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,233 @@
+//! A running gate: the parts put together, a port, and an end.
+//!
+//! [`Server::start`] makes everything that a configuration names and listens only when queries can be answered;
+//! [`Running::drain`] ends it in order. Must not read files or the environment (that is the configuration's part).
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_auth::{Clock, Secret};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use crate::backend::QueryBackend;
+use crate::catalog::{ConfiguredCatalogs, SessionBuilder};
+use crate::config::{Limits, Location, Session, Table};
+use crate::flight::{Core, Flight, Parts, QueryLimits};
+use crate::gate::GateLayer;
+use crate::gate::chain::Chain;
+use crate::gate::session::{SessionPolicy, Sessions};
+use crate::listen::{ListenLimits, Listener, Transport};
+use crate::local::Local;
+use crate::seal::Sealer;
+use crate::sql::{Locations, SqlCaps, Statements};
+use crate::stack::{self, StackLimits};
+use crate::workspace::Template;
+use arrow_flight::flight_service_server::FlightServiceServer;
+
+/// What a gate is made of. Each decision is required; there is no default for who may come in.
+#[derive(Debug)]
+pub struct Server {
+    /// Where to listen; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// TLS, or the danger of none.
+    pub transport: Transport,
+    /// Who may come in.
+    pub chain: Chain,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Seals tokens, tickets and handles.
+    pub sealer: Sealer,
+    /// The cluster.
+    pub backend: Arc<dyn QueryBackend>,
+    /// What is planned against.
+    pub catalogs: Catalogs,
+    /// Session times and caps.
+    pub session: Session,
+    /// Limits.
+    pub limits: Limits,
+    /// Where sessions may read files from.
+    pub locations: Vec<Location>,
+}
+
+/// Where a session's tables come from.
+#[derive(Debug)]
+pub enum Catalogs {
+    /// An embedder's own builder.
+    Built(Arc<dyn SessionBuilder>),
+    /// The configured tables.
+    Configured(Vec<Table>),
+}
+
+/// A gate that listens.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    core: Arc<Core>,
+    sessions: Arc<Sessions>,
+}
+
+/// Why a gate did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Two schemes have one name.
+    #[error(transparent)]
+    Chain(#[from] crate::gate::chain::DuplicateName),
+    /// The port cannot be had.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address of the configuration.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The gate's own engine did not start.
+    #[error(transparent)]
+    Local(#[from] crate::local::StartError),
+    /// The planning threads did not start.
+    #[error("the planning threads did not start: {0}")]
+    Planner(std::io::Error),
+    /// A configured table cannot be opened.
+    #[error(transparent)]
+    Table(#[from] crate::catalog::OpenError),
+}
+
+impl Server {
+    /// Starts everything; the port listens when this returns.
+    pub async fn start(self) -> Result<Running, StartError> {
+        let local = Local::start(LOCAL_THREADS, LOCAL_MEMORY)?;
+        let builder: Arc<dyn SessionBuilder> = match self.catalogs {
+            Catalogs::Built(builder) => builder,
+            Catalogs::Configured(tables) => Arc::new(
+                ConfiguredCatalogs::open(
+                    &tables,
+                    &self.session.default_catalog,
+                    &self.session.default_schema,
+                    Arc::clone(&self.backend),
+                    local.environment(),
+                )
+                .await?,
+            ),
+        };
+        let sealer = Arc::new(self.sealer);
+        let caps = SqlCaps { bytes: self.limits.sql_bytes, depth: self.limits.sql_depth, chain: self.limits.sql_chain };
+        let statements = Statements::new(caps, Locations::new(self.locations)).map_err(StartError::Planner)?;
+        let core = Core::new(Parts {
+            backend: Arc::clone(&self.backend),
+            sealer: Arc::clone(&sealer),
+            clock: Arc::clone(&self.clock),
+            statements,
+            template: Template {
+                builder,
+                backend: self.backend,
+                default_catalog: self.session.default_catalog.clone(),
+                default_schema: self.session.default_schema.clone(),
+                sql_depth: self.limits.sql_depth,
+            },
+            local,
+            limits: QueryLimits {
+                running_per_principal: self.limits.queries_per_principal,
+                timeout: self.limits.query_timeout,
+                prepared_lifetime: self.session.lifetime,
+            },
+        });
+        let policy = SessionPolicy {
+            idle: self.session.idle,
+            lifetime: self.session.lifetime,
+            max_per_principal: self.session.max_per_principal,
+            max_total: self.session.max_total,
+        };
+        let sessions = Arc::new(Sessions::new(sealer, Arc::clone(&self.clock), policy, Arc::clone(&core) as _));
+        let gate = GateLayer::new(self.chain, Arc::clone(&sessions), self.clock)?;
+
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let flight = FlightServiceServer::new(Flight::new(Arc::clone(&core), Arc::clone(&sessions)))
+            .max_decoding_message_size(MAX_REQUEST)
+            // Results are cut by their own rule; this is the net below it.
+            .max_encoding_message_size(MAX_RESPONSE);
+        health.set_serving::<FlightServiceServer<Flight>>().await;
+
+        let listen_error = |cause| StartError::Listen { address: self.listen, cause };
+        let listener = Listener::bind(self.listen).await.map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let stop = CancellationToken::new();
+        let limits = ListenLimits {
+            connections: self.limits.connections,
+            handshake_timeout: self.limits.handshake_timeout,
+        };
+        let incoming = listener.into_incoming(self.transport, limits, stop.clone());
+        let layers = StackLimits::default();
+        let service = stack::service(&layers, gate, Routes::new(health_service), Routes::new(flight));
+        let serving = stack::server(&layers).serve_with_incoming_shutdown(service, incoming, stop.clone().cancelled_owned());
+
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the server ended with an error");
+            }
+        });
+        tasks.spawn(Arc::clone(&core).keep_swept(stop.clone()));
+        let swept = Arc::clone(&sessions);
+        let until = stop.clone();
+        tasks.spawn(async move { swept.keep_swept(SESSION_SWEEP, until).await });
+        Ok(Running { address, stop, tasks, core, sessions })
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Results held at the moment.
+    pub fn results_held(&self) -> usize {
+        self.core.results_held()
+    }
+
+    /// Sessions open at the moment.
+    pub fn sessions_open(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// Takes no new connections, lets running streams finish within `grace`, then stops.
+    pub async fn drain(mut self, grace: Duration) {
+        self.stop.cancel();
+        let finish = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, finish).await.is_err() {
+            tracing::warn!("streams were still running when the drain time was over");
+            self.tasks.abort_all();
+        }
+    }
+}
+
+/// Sealing keys as the configuration gives them.
+pub fn sealer(keys: &crate::config::SealKeys) -> Result<Sealer, crate::seal::SealKeyError> {
+    match keys {
+        crate::config::SealKeys::RandomPerProcess => Sealer::random(),
+        crate::config::SealKeys::Given(keys) => {
+            Sealer::new(keys.iter().map(|key| Secret::new(key.expose().to_vec())).collect())
+        }
+    }
+}
+
+const LOCAL_THREADS: NonZeroUsize = at_least_one(2);
+/// What all constant statements together may use.
+const LOCAL_MEMORY: NonZeroUsize = at_least_one(256 * 1024 * 1024);
+const SESSION_SWEEP: Duration = Duration::from_secs(30);
+/// A statement at its largest allowed size, in a message.
+const MAX_REQUEST: usize = 17 * 1024 * 1024;
+const MAX_RESPONSE: usize = 16 * 1024 * 1024;
+
+/// `count`, or one: constants of counts are never zero.
+pub(crate) const fn at_least_one(count: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(count) {
+        Some(count) => count,
+        None => NonZeroUsize::MIN,
+    }
+}
