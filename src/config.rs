@@ -234,8 +234,6 @@ pub struct Limits {
     pub sql_depth: usize,
     /// The length of one flat chain of operators (`a AND b AND …`); 200 by default, 500 at most.
     pub sql_chain: usize,
-    /// Prepared statements of one identity; 1024 by default.
-    pub prepared_per_principal: usize,
 }
 
 impl Default for Limits {
@@ -248,7 +246,6 @@ impl Default for Limits {
             sql_bytes: 1024 * 1024,
             sql_depth: 50,
             sql_chain: 200,
-            prepared_per_principal: 1024,
         }
     }
 }

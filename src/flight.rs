@@ -134,7 +134,12 @@ impl Core {
             let name = BackendSession::new(hex(session.id().as_bytes()));
             Arc::new(Workspace::new(Arc::clone(&self.template), session.principal().clone(), name))
         };
-        Arc::clone(workspaces.entry(session.id()).or_insert_with(fresh))
+        let workspace = Arc::clone(workspaces.entry(session.id()).or_insert_with(fresh));
+        if session.is_ended() {
+            // Closed since the gate admitted this call, and perhaps already announced: nothing may stay for it.
+            workspaces.remove(&session.id());
+        }
+        workspace
     }
 }
 

@@ -5,7 +5,7 @@
 
 pub mod access;
 mod caps;
-pub mod failure;
+pub(crate) mod failure;
 mod planner;
 pub mod settings;
 mod wire_types;
@@ -81,12 +81,13 @@ impl Statements {
 
     /// Plans one statement in `workspace` and decides about it. Nothing has run when this returns.
     pub async fn compile(&self, workspace: &Arc<Workspace>, sql: &str) -> Result<Compiled, Failure> {
-        self.caps.check(sql)?;
+        // Before anything is copied or queued.
+        self.caps.check_length(sql)?;
         let state = workspace.state().await?;
         let principal = workspace.principal().clone();
-        let (sql, locations, depth) = (sql.to_owned(), self.locations.clone(), self.caps.depth);
+        let (sql, caps, locations) = (sql.to_owned(), self.caps.clone(), self.locations.clone());
         self.planner
-            .run(move || block_on(plan(&state, &sql, &locations, &principal, depth)))
+            .run(move || block_on(plan(&state, &sql, &caps, &locations, &principal)))
             .await
             .map_err(|error| match error {
                 PlannerError::Busy => Failure::new(Class::ResourceExhausted, "too many statements are being planned at the moment")
@@ -102,13 +103,14 @@ impl Statements {
 async fn plan(
     state: &Arc<SessionState>,
     sql: &str,
+    caps: &SqlCaps,
     locations: &Locations,
     principal: &portcullis_auth::Principal,
-    depth: usize,
 ) -> Result<Compiled, Failure> {
+    caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_planning(&error))?;
-    caps::check_depth(&statement, depth)?;
+    caps.check_statement(&statement)?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
     let plan = access::authorize(plan, state, locations, principal)?;
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state) };

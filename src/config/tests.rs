@@ -60,7 +60,6 @@ fn the_least_configuration_has_the_documented_defaults() {
     assert_eq!((limits.connections, limits.handshake_timeout), (1024, Duration::from_secs(10)));
     assert_eq!((limits.queries_per_principal, limits.query_timeout), (64, Duration::from_secs(3600)));
     assert_eq!((limits.sql_bytes, limits.sql_depth, limits.sql_chain), (1 << 20, 50, 200));
-    assert_eq!(limits.prepared_per_principal, 1024);
     assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Text));
     assert!(config.locations.is_empty() && config.tables.is_empty());
 }

@@ -22,11 +22,17 @@ pub struct SqlCaps {
 }
 
 impl SqlCaps {
-    /// Refuses what must not reach a parser.
-    pub(super) fn check(&self, sql: &str) -> Result<(), Failure> {
+    /// Refuses what is too long to be looked at.
+    pub(super) fn check_length(&self, sql: &str) -> Result<(), Failure> {
         if sql.len() > self.bytes {
             return Err(too_large(format!("the statement has {} bytes; the limit is {}", sql.len(), self.bytes)));
         }
+        Ok(())
+    }
+
+    /// Refuses what must not reach a parser.
+    pub(super) fn check(&self, sql: &str) -> Result<(), Failure> {
+        self.check_length(sql)?;
         if sql.contains('\0') {
             return Err(Failure::new(Class::InvalidArgument, "the statement contains a NUL character"));
         }
@@ -62,6 +68,20 @@ impl SqlCaps {
                 _ => (),
             }
             if levels.len().saturating_add(cases) > self.depth.saturating_add(1) {
+                return Err(too_large(format!("the statement nests deeper than {} levels", self.depth)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A second look at what the parser made of it: EXPLAIN may wrap EXPLAIN.
+    pub(super) fn check_statement(&self, statement: &Statement) -> Result<(), Failure> {
+        let mut inner = statement;
+        let mut levels = 0_usize;
+        while let Statement::Explain(explain) = inner {
+            inner = &explain.statement;
+            levels = levels.saturating_add(1);
+            if levels > self.depth {
                 return Err(too_large(format!("the statement nests deeper than {} levels", self.depth)));
             }
         }
@@ -120,20 +140,6 @@ fn chains(token: &Token) -> bool {
         | Token::ArrowAt => true,
         _ => false,
     }
-}
-
-/// A second look at what the parser made of it: EXPLAIN wraps a statement and must not wrap itself.
-pub(super) fn check_depth(statement: &Statement, depth: usize) -> Result<(), Failure> {
-    let mut inner = statement;
-    let mut levels = 0_usize;
-    while let Statement::Explain(explain) = inner {
-        inner = &explain.statement;
-        levels = levels.saturating_add(1);
-        if levels > depth {
-            return Err(too_large(format!("the statement nests deeper than {depth} levels")));
-        }
-    }
-    Ok(())
 }
 
 fn too_large(sentence: String) -> Failure {

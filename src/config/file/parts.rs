@@ -176,11 +176,6 @@ fn limits(section: &mut Section<'_>) -> Limits {
         sql_bytes: section.optional("sql_bytes", default.sql_bytes, values::size("16MiB")),
         sql_depth: section.optional("sql_depth", default.sql_depth, values::count(1..=200)),
         sql_chain: section.optional("sql_chain", default.sql_chain, values::count(1..=500)),
-        prepared_per_principal: section.optional(
-            "prepared_per_principal",
-            default.prepared_per_principal,
-            values::count(1..=MANY),
-        ),
     }
 }
 
