@@ -170,6 +170,14 @@ pub enum BackendError {
     /// The cluster spoke in a way that this gate does not understand.
     #[error("protocol: {0}")]
     Protocol(String),
+    /// The plan holds something that cannot be distributed; `about` may be told to its author.
+    #[error("the plan cannot be distributed: {cause}")]
+    Unsupported {
+        /// What it is, in the terms of SQL.
+        about: String,
+        /// Everything, for the log.
+        cause: String,
+    },
     /// The cluster, or the part of it that holds the result, cannot be reached.
     #[error("unavailable: {0}")]
     Unavailable(String),

@@ -57,18 +57,17 @@ impl ConfiguredCatalogs {
         runtime: Arc<RuntimeEnv>,
     ) -> Result<Self, OpenError> {
         let catalogs = Arc::new(MemoryCatalogProviderList::new());
-        let state = backend
-            .planning_state(backend.session_config())
-            .with_runtime_env(Arc::clone(&runtime))
-            .build();
+        let state = backend.planning_state(backend.session_config()).with_runtime_env(Arc::clone(&runtime)).build();
         // The session's defaults exist even when nothing is configured in them, so that names resolve.
-        schema(&catalogs, default_catalog, default_schema).map_err(|error| OpenError::new("catalog", &error))?;
+        schema(&catalogs, default_catalog, default_schema)
+            .map_err(|error| OpenError::new(0, default_catalog, &error))?;
         for table in tables {
             let name = format!("{}.{}.{}", table.catalog, table.schema, table.name);
-            let provider = open_table(&state, table).await.map_err(|error| OpenError::new(&name, &error))?;
+            let provider =
+                open_table(&state, table).await.map_err(|error| OpenError::new(table.line, &name, &error))?;
             schema(&catalogs, &table.catalog, &table.schema)
                 .and_then(|schema| schema.register_table(table.name.clone(), provider))
-                .map_err(|error| OpenError::new(&name, &error))?;
+                .map_err(|error| OpenError::new(table.line, &name, &error))?;
         }
         Ok(Self { backend, catalogs, runtime })
     }
@@ -88,15 +87,16 @@ impl SessionBuilder for ConfiguredCatalogs {
 
 /// A configured table that cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("table `{table}` cannot be opened: {cause}")]
+#[error("{line}: catalog.{table}: the table cannot be opened: {cause}")]
 pub struct OpenError {
+    line: usize,
     table: String,
     cause: String,
 }
 
 impl OpenError {
-    fn new(table: &str, cause: &DataFusionError) -> Self {
-        Self { table: table.to_owned(), cause: cause.strip_backtrace() }
+    fn new(line: usize, table: &str, cause: &DataFusionError) -> Self {
+        Self { line, table: table.to_owned(), cause: cause.strip_backtrace() }
     }
 }
 
@@ -121,6 +121,11 @@ fn schema(
             Ok(made)
         }
     }
+}
+
+/// Options of a configured table are its format's; the engine wants that said.
+fn format_option(key: &str) -> String {
+    if key.starts_with("format.") { key.to_owned() } else { format!("format.{key}") }
 }
 
 fn partition_type(kind: PartitionType) -> DataType {
@@ -155,7 +160,7 @@ async fn open_table(
         definition: None,
         order_exprs: Vec::new(),
         unbounded: false,
-        options: table.options.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        options: table.options.iter().map(|(key, value)| (format_option(key), value.clone())).collect(),
         constraints: Constraints::default(),
         column_defaults: HashMap::new(),
     };

@@ -89,6 +89,7 @@ pub(crate) enum Ended {
 }
 
 /// Runs the process's command line.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all of clap's other errors are wrong usage")]
 pub fn run() -> ExitCode {
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command.unwrap_or_else(demo_by_default),
@@ -96,7 +97,6 @@ pub fn run() -> ExitCode {
             drop(error.print());
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-                #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is wrong usage")]
                 _ => ExitCode::from(EX_USAGE),
             };
         }

@@ -353,6 +353,8 @@ pub struct Table {
     pub partitions: Vec<(String, PartitionType)>,
     /// Options of the format, as written.
     pub options: BTreeMap<String, String>,
+    /// Where the configuration names it, for messages.
+    pub line: usize,
 }
 
 /// The format of a table's files.

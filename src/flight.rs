@@ -17,13 +17,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{ActionCreatePreparedStatementResult, DoPutUpdateResult, ProstMessageExt};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
 };
-use arrow::ipc::writer::IpcWriteOptions;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -209,7 +209,10 @@ impl Flight {
         Ok(any.encode_to_vec().into())
     }
 
-    fn handshake_answer(&self, caller: &Caller) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
+    fn handshake_answer(
+        &self,
+        caller: &Caller,
+    ) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
         let mut response = Response::new(futures::stream::iter([Ok(HandshakeResponse::default())]).boxed());
         match caller.credential() {
             // A session is made, and its token told in the initial headers (rule R2).
@@ -299,7 +302,9 @@ impl FlightService for Flight {
         let mut messages = request.into_inner();
         let first = match tokio::time::timeout(FIRST_MESSAGE, messages.message()).await {
             Ok(first) => first?,
-            Err(_) => return Err(Failure::new(Class::DeadlineExceeded, "no command arrived").into_status(caller.request())),
+            Err(_) => {
+                return Err(Failure::new(Class::DeadlineExceeded, "no command arrived").into_status(caller.request()));
+            }
         };
         let update = match first.and_then(|message| message.flight_descriptor) {
             Some(descriptor) => Update::from_descriptor(descriptor),
@@ -320,7 +325,8 @@ impl FlightService for Flight {
 
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
         let caller = caller(&request)?;
-        let body = self.act(&caller, request.into_inner()).await.map_err(|failure| failure.into_status(caller.request()))?;
+        let body =
+            self.act(&caller, request.into_inner()).await.map_err(|failure| failure.into_status(caller.request()))?;
         Ok(Response::new(futures::stream::iter([Ok(arrow_flight::Result { body })]).boxed()))
     }
 
@@ -335,7 +341,8 @@ impl FlightService for Flight {
 
 /// What the gate has left in the request. The gate removed the credential.
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
-    Caller::from_extensions(request.extensions()).map_err(|failure| failure.into_status(&crate::status::RequestId::fresh()))
+    Caller::from_extensions(request.extensions())
+        .map_err(|failure| failure.into_status(&crate::status::RequestId::fresh()))
 }
 
 /// Refused after the identity is known, never before.
@@ -354,7 +361,6 @@ fn schema_bytes(schema: &arrow::datatypes::Schema) -> Result<Bytes, Failure> {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
-
 
 /// What `ListActions` tells: exactly what works.
 const ACTIONS: &[(&str, &str)] = &[

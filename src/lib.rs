@@ -18,7 +18,7 @@
 //!
 //! 1. There is no way to build a gate without an authenticator, and an error of one is a refusal.
 //! 2. No byte of a client chooses an address that is dialled: [`backend::ResultPart`]s come out of job results only.
-//! 3. Tickets and handles are sealed for one identity ([`seal`]), and what they stand for is looked up for that identity.
+//! 3. Tickets and handles are sealed for one identity ([`seal`]), and what they stand for is looked up for it alone.
 //! 4. [`status`] is the only writer of what a client reads about a failure; causes stay in the log.
 //! 5. Every plan passes `sql::access::authorize`, in whatever form it came.
 //! 6. `backend` alone names Ballista, `backend::ballista::embedded` alone its scheduler and executor.
@@ -38,6 +38,7 @@ pub mod logging;
 pub mod schemes;
 pub mod seal;
 pub mod server;
+mod slots;
 pub mod sql;
 pub mod stack;
 pub mod status;

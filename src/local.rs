@@ -51,10 +51,15 @@ impl Local {
     }
 
     /// The rows of an optimized plan. Dropping the stream stops the work.
-    pub fn run(&self, plan: LogicalPlan, state: Arc<SessionState>) -> BoxStream<'static, Result<RecordBatch, DataFusionError>> {
+    pub fn run(
+        &self,
+        plan: LogicalPlan,
+        state: Arc<SessionState>,
+    ) -> BoxStream<'static, Result<RecordBatch, DataFusionError>> {
         let (sender, receiver) = mpsc::channel(2);
         let Some(runtime) = &self.runtime else {
-            return futures::stream::iter([Err(DataFusionError::Internal("the local engine has stopped".to_owned()))]).boxed();
+            return futures::stream::iter([Err(DataFusionError::Internal("the local engine has stopped".to_owned()))])
+                .boxed();
         };
         runtime.spawn(async move {
             let work = async {

@@ -1,6 +1,6 @@
 //! The process's log: to standard error, in the configured level and format.
 //!
-//! Ballista is held one level lower than asked, since it writes plans and addresses for every task. Must be started once.
+//! Ballista is held one level lower than asked, since it writes plans and addresses for every task. To be started once.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
@@ -17,7 +17,15 @@ pub fn start(log: &Log) -> Result<(), String> {
         LogLevel::Trace => "debug",
     };
     let engines = ["ballista_core", "ballista_executor", "ballista_scheduler", "datafusion", "h2", "hyper", "tower"];
-    let directives = engines.iter().fold(log.level.as_str().to_owned(), |text, name| text + &format!(",{name}={engine}"));
+    // Reported as errors there, and none: a reader that had enough rows, and metrics of a stage that was planned anew.
+    let noise = match log.level {
+        LogLevel::Error | LogLevel::Warn | LogLevel::Info => {
+            ",ballista_core::execution_plans::shuffle_reader=off,ballista_scheduler::display=off"
+        }
+        LogLevel::Debug | LogLevel::Trace => "",
+    };
+    let directives =
+        engines.iter().fold(log.level.as_str().to_owned(), |text, name| text + &format!(",{name}={engine}")) + noise;
     let filter = EnvFilter::try_new(directives).map_err(|error| error.to_string())?;
     let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     match log.format {

@@ -203,8 +203,8 @@ const VERSION: u8 = 1;
 const KEY_LEN: usize = 32;
 const KEY_ID_LEN: usize = 4;
 const HEADER_LEN: usize = 1 + KEY_ID_LEN + NONCE_LEN;
-/// The longest box that is looked at; a ticket or handle is far below.
-const MAX_SEALED: usize = 64 * 1024;
+/// The longest box that is looked at: a prepared handle holds its statement, which may have 16 MiB.
+const MAX_SEALED: usize = 17 * 1024 * 1024;
 const MAX_PLAINTEXT: usize = MAX_SEALED - HEADER_LEN - MAX_TAG_LEN;
 const SALT: &[u8] = b"portcullis seal v1";
 

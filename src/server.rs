@@ -156,14 +156,13 @@ impl Server {
         let listener = Listener::bind(self.listen).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let stop = CancellationToken::new();
-        let limits = ListenLimits {
-            connections: self.limits.connections,
-            handshake_timeout: self.limits.handshake_timeout,
-        };
+        let limits =
+            ListenLimits { connections: self.limits.connections, handshake_timeout: self.limits.handshake_timeout };
         let incoming = listener.into_incoming(self.transport, limits, stop.clone());
         let layers = StackLimits::default();
         let service = stack::service(&layers, gate, Routes::new(health_service), Routes::new(flight));
-        let serving = stack::server(&layers).serve_with_incoming_shutdown(service, incoming, stop.clone().cancelled_owned());
+        let serving =
+            stack::server(&layers).serve_with_incoming_shutdown(service, incoming, stop.clone().cancelled_owned());
 
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {

@@ -22,6 +22,7 @@ use futures::executor::block_on;
 pub use self::access::Locations;
 pub use self::caps::SqlCaps;
 use self::planner::{Planner, PlannerError};
+use crate::slots::{Full, Slots};
 use crate::status::{Class, Failure};
 use crate::workspace::Workspace;
 
@@ -31,6 +32,7 @@ pub struct Statements {
     caps: SqlCaps,
     locations: Locations,
     planner: Planner,
+    planning: Slots,
 }
 
 /// A statement that was planned and authorized.
@@ -76,7 +78,8 @@ pub enum SessionStatement {
 impl Statements {
     /// A compiler with its own planning threads.
     pub fn new(caps: SqlCaps, locations: Locations) -> std::io::Result<Self> {
-        Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)? })
+        let planning = Slots::new(PLANNERS_PER_PRINCIPAL, PLANNING);
+        Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
     /// Plans one statement in `workspace` and decides about it. Nothing has run when this returns.
@@ -85,13 +88,17 @@ impl Statements {
         self.caps.check_length(sql)?;
         let state = workspace.state().await?;
         let principal = workspace.principal().clone();
+        let place = self.planning.take(principal.key()).await.map_err(|Full| busy())?;
         let (sql, caps, locations) = (sql.to_owned(), self.caps.clone(), self.locations.clone());
         self.planner
-            .run(move || block_on(plan(&state, &sql, &caps, &locations, &principal)))
+            .run(move || {
+                // Until the thread is done, whether somebody still waits for it or not.
+                let _place = place;
+                block_on(plan(&state, &sql, &caps, &locations, &principal))
+            })
             .await
             .map_err(|error| match error {
-                PlannerError::Busy => Failure::new(Class::ResourceExhausted, "too many statements are being planned at the moment")
-                    .retry_after(Duration::from_secs(1)),
+                PlannerError::Busy => busy(),
                 PlannerError::Deadline => {
                     Failure::new(Class::ResourceExhausted, "the statement takes too long to plan; make it simpler")
                 }
@@ -100,6 +107,12 @@ impl Statements {
     }
 }
 
+fn busy() -> Failure {
+    Failure::new(Class::ResourceExhausted, "too many statements are being planned at the moment")
+        .retry_after(Duration::from_secs(1))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
 async fn plan(
     state: &Arc<SessionState>,
     sql: &str,
@@ -109,7 +122,7 @@ async fn plan(
 ) -> Result<Compiled, Failure> {
     caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_planning(&error))?;
+    let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_parsing(&error))?;
     caps.check_statement(&statement)?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
     let plan = access::authorize(plan, state, locations, principal)?;
@@ -140,10 +153,13 @@ async fn plan(
             let schema = wire_types::declared(&query);
             let place = access::place(&query, state)?;
             let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
-            Ok(compiled(schema, match place {
-                access::Place::Cluster => Work::Cluster(optimized),
-                access::Place::Here => Work::Here(optimized),
-            }))
+            Ok(compiled(
+                schema,
+                match place {
+                    access::Place::Cluster => Work::Cluster(optimized),
+                    access::Place::Here => Work::Here(optimized),
+                },
+            ))
         }
     }
 }
@@ -154,10 +170,8 @@ fn query_has_parameters(plan: &LogicalPlan) -> Result<bool, Failure> {
 
 /// EXPLAIN as the gate tells it: the logical plan, without files, addresses or how the cluster would go about it.
 fn explanation(plan: &LogicalPlan) -> Result<RecordBatch, Failure> {
-    let schema = Schema::new(vec![
-        Field::new("plan_type", DataType::Utf8, false),
-        Field::new("plan", DataType::Utf8, false),
-    ]);
+    let schema =
+        Schema::new(vec![Field::new("plan_type", DataType::Utf8, false), Field::new("plan", DataType::Utf8, false)]);
     let columns: Vec<arrow::array::ArrayRef> = vec![
         Arc::new(StringArray::from(vec!["logical_plan"])),
         Arc::new(StringArray::from(vec![plan.display_indent().to_string()])),
@@ -199,6 +213,8 @@ pub(crate) fn ddl_kind(ddl: &DdlStatement) -> &'static str {
 
 /// Statements planned at the same time: planning is CPU work and a planner cannot be stopped, only waited for.
 const PLANNERS: usize = 4;
+/// Statements of one identity among them, so that nobody's heavy planning stops everybody's.
+const PLANNERS_PER_PRINCIPAL: usize = 2;
 const QUEUE: usize = 64;
 const PLANNING: Duration = Duration::from_secs(10);
 

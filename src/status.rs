@@ -67,7 +67,12 @@ impl Failure {
 
     /// Something this gate does not serve; `what` is its name in the Flight SQL specification.
     pub fn unimplemented(what: &'static str) -> Self {
-        Self { class: Class::Unimplemented, sentence: Cow::Owned(format!("{what} is not supported")), cause: None, retry_after: None }
+        Self {
+            class: Class::Unimplemented,
+            sentence: Cow::Owned(format!("{what} is not supported")),
+            cause: None,
+            retry_after: None,
+        }
     }
 
     /// A fault that the client did not cause; only the request id is told.
@@ -103,19 +108,29 @@ impl Failure {
     pub fn into_status(self, request: &RequestId) -> Status {
         let message = match self.class {
             Class::Internal => format!("{} (request {request})", self.sentence),
-            Class::Cancelled | Class::DeadlineExceeded | Class::FailedPrecondition | Class::InvalidArgument
-            | Class::NotFound | Class::PermissionDenied | Class::ResourceExhausted | Class::Unauthenticated
-            | Class::Unavailable | Class::Unimplemented => self.sentence.into_owned(),
+            Class::Cancelled
+            | Class::DeadlineExceeded
+            | Class::FailedPrecondition
+            | Class::InvalidArgument
+            | Class::NotFound
+            | Class::PermissionDenied
+            | Class::ResourceExhausted
+            | Class::Unauthenticated
+            | Class::Unavailable
+            | Class::Unimplemented => self.sentence.into_owned(),
         };
         match (self.class, &self.cause) {
             (Class::Internal | Class::Unavailable, cause) => {
-                tracing::error!(request = %request, class = ?self.class, cause = cause.as_deref().unwrap_or("-"), "call failed");
+                let cause = cause.as_deref().unwrap_or("-");
+                tracing::error!(%request, class = ?self.class, cause, "call failed");
             }
             (class, Some(cause)) => tracing::info!(request = %request, ?class, %cause, "call refused"),
             (class, None) => tracing::debug!(request = %request, ?class, "call refused"),
         }
         match self.retry_after {
-            Some(wait) => Status::with_error_details(self.class.code(), message, ErrorDetails::with_retry_info(Some(wait))),
+            Some(wait) => {
+                Status::with_error_details(self.class.code(), message, ErrorDetails::with_retry_info(Some(wait)))
+            }
             None => Status::new(self.class.code(), message),
         }
     }

@@ -166,9 +166,8 @@ impl Workspace {
     async fn run_ddl(&self, plan: LogicalPlan) -> Result<(), Failure> {
         let state = self.state().await?;
         let context = SessionContext::new_with_state(state.as_ref().clone());
-        let work = async {
-            context.execute_logical_plan(plan).await.map_err(|error| failure::of_planning(&error)).map(drop)
-        };
+        let work =
+            async { context.execute_logical_plan(plan).await.map_err(|error| failure::of_planning(&error)).map(drop) };
         tokio::time::timeout(DDL, work)
             .await
             .unwrap_or_else(|_| Err(Failure::new(Class::DeadlineExceeded, "the statement took too long")))
@@ -189,12 +188,9 @@ impl Workspace {
                 tracing::warn!(%key, "an option of the session no longer applies");
             }
         }
-        let state = self
-            .template
-            .builder
-            .build(&self.principal, config)
-            .await
-            .map_err(|error| Failure::new(Class::Unavailable, "the session's catalog is away for the moment").because(error))?;
+        let state = self.template.builder.build(&self.principal, config).await.map_err(|error| {
+            Failure::new(Class::Unavailable, "the session's catalog is away for the moment").because(error)
+        })?;
         let base = Arc::clone(state.catalog_list());
         let list = OverlayCatalogList::new(base, Arc::clone(&self.overlay));
         Ok(SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build())

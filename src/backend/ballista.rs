@@ -8,13 +8,16 @@ pub mod embedded;
 mod executors;
 mod failure;
 mod frames;
+mod job_ids;
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ballista_core::BALLISTA_VERSION;
-use ballista_core::extension::{SessionConfigExt, ballista_aggregate_functions, ballista_scalar_functions, ballista_window_functions};
+use ballista_core::extension::{
+    SessionConfigExt, ballista_aggregate_functions, ballista_scalar_functions, ballista_window_functions,
+};
 use ballista_core::optimizer::ballista_default_optimizer_rules;
 use ballista_core::serde::protobuf::execute_query_params::Query;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
@@ -119,7 +122,7 @@ where
         let mut plan = Vec::new();
         LogicalPlanNode::try_from_logical_plan(&query.plan, codec.as_ref())
             .and_then(|node| node.try_encode(&mut plan))
-            .map_err(|error| BackendError::Failed(format!("the plan cannot be encoded for the cluster: {error}")))?;
+            .map_err(|error| failure::of_encoding(&error.strip_backtrace()))?;
         let config = query.config.with_ballista_job_name(&query.label);
         let mut request = tonic::Request::new(ExecuteQueryParams {
             session_id: query.session.as_str().to_owned(),
@@ -128,13 +131,16 @@ where
             query: Some(Query::LogicalPlan(plan)),
         });
         insert_version_header(request.metadata_mut());
-        let response = call(self.scheduler.clone().execute_query_push(request)).await?;
+        let (response, known) = job_ids::catching(call(self.scheduler.clone().execute_query_push(request))).await;
+        let response = response?;
         let version = check_compatibility(Some(BALLISTA_VERSION), version_from_metadata(response.metadata()));
-        let allowed = self.executors.clone();
-        let statuses = response.into_inner().map_err(|status| failure::of_rpc(&status));
-        Ok(statuses
-            .and_then(move |update| std::future::ready(read_status(update, &allowed, &version)))
-            .boxed())
+        let executors = self.executors.clone();
+        let statuses = response
+            .into_inner()
+            .map_err(|status| failure::of_rpc(&status))
+            .and_then(move |update| std::future::ready(read_status(update, &executors, &version)));
+        let first = known.map(|job| Ok((job, JobStatus::Queued)));
+        Ok(futures::stream::iter(first).chain(statuses).boxed())
     }
 
     async fn fetch(&self, part: &ResultPart) -> Result<PartStream, BackendError> {
@@ -158,7 +164,9 @@ where
 }
 
 /// Every unary call has a deadline: a scheduler that hangs must not hold a client.
-async fn call<T>(rpc: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>) -> Result<tonic::Response<T>, BackendError> {
+async fn call<T>(
+    rpc: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<tonic::Response<T>, BackendError> {
     match tokio::time::timeout(CALL_DEADLINE, rpc).await {
         Ok(answer) => answer.map_err(|status| failure::of_rpc(&status)),
         Err(_) => Err(BackendError::unavailable("the scheduler did not answer in time")),

@@ -20,7 +20,7 @@ pub(super) fn run(file: &Path) -> Result<(), Ended> {
     config.server.listen = SocketAddr::new(listen.ip(), 0);
     let tables = config.tables.len();
     on_runtime(async move {
-        let (gate, cluster) = start(config).await?;
+        let (gate, cluster) = start(file, config).await?;
         gate.drain(std::time::Duration::from_secs(1)).await;
         cluster.stop().await;
         Ok(())

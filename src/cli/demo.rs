@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &DemoArguments) -> Result<(), Ended> {
 
     let config = Config::load(&file).map_err(|errors| Ended::Internal(errors.to_string()))?;
     logging::start(&config.log).map_err(Ended::Internal)?;
-    on_runtime(serve(config, |gate| say(welcome(&dir, &token, &format!("grpc+tls://{}", gate.address())))))
+    on_runtime(serve(&file, config, |gate| say(welcome(&dir, &token, &format!("grpc+tls://{}", gate.address())))))
 }
 
 fn configuration(arguments: &DemoArguments, tables: &[(&str, PathBuf)]) -> String {
@@ -135,10 +135,13 @@ fn write(path: &Path, text: &str, mode: Mode) -> Result<(), Ended> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, match mode {
-        Mode::Public => 0o644,
-        Mode::Secret => 0o600,
-    });
+    std::os::unix::fs::OpenOptionsExt::mode(
+        &mut options,
+        match mode {
+            Mode::Public => 0o644,
+            Mode::Secret => 0o600,
+        },
+    );
     // A file left from an earlier start would keep its own mode.
     drop(fs::remove_file(&beside));
     let mut file = options.open(&beside).map_err(failed)?;

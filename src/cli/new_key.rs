@@ -17,6 +17,8 @@ pub(super) fn run(arguments: &NewKeyArguments) -> Result<(), Ended> {
     let new = portcullis_auth_api_key::generate(&arguments.principal, &roles, Expiry::Never)
         .map_err(|error| Ended::Configuration(error.to_string()))?;
     let key = std::str::from_utf8(new.key.expose()).map_err(|error| Ended::Internal(error.to_string()))?;
-    say(format_args!("# the key, for its owner; it is not stored anywhere\n{key}\n\n# for the file that `keys` names"))?;
+    say(format_args!(
+        "# the key, for its owner; it is not stored anywhere\n{key}\n\n# for the file that `keys` names"
+    ))?;
     say(new.record.trim_end())
 }

@@ -21,17 +21,21 @@ use crate::{logging, schemes};
 pub(super) fn run(file: &Path) -> Result<(), Ended> {
     let config = Config::load(file).map_err(|errors| Ended::Configuration(errors.to_string()))?;
     logging::start(&config.log).map_err(Ended::Internal)?;
-    on_runtime(serve(config, |_| Ok(())))
+    on_runtime(serve(file, config, |_| Ok(())))
 }
 
 /// Serves until a signal; `ready` is told the address once queries can be answered.
-pub(super) async fn serve(config: Config, ready: impl FnOnce(&Running) -> Result<(), Ended>) -> Result<(), Ended> {
+pub(super) async fn serve(
+    file: &Path,
+    config: Config,
+    ready: impl FnOnce(&Running) -> Result<(), Ended>,
+) -> Result<(), Ended> {
     // Before anything is started, so that no signal is lost while it starts.
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Ended::Internal(error.to_string()))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Ended::Internal(error.to_string()))?;
     let drain = config.server.drain;
     let (gate, cluster) = tokio::select! {
-        started = start(config) => started?,
+        started = start(file, config) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Err(Ended::Interrupted),
     };
@@ -48,7 +52,7 @@ pub(super) async fn serve(config: Config, ready: impl FnOnce(&Running) -> Result
 }
 
 /// Everything a configuration names, running.
-pub(super) async fn start(config: Config) -> Result<(Running, Embedded), Ended> {
+pub(super) async fn start(file: &Path, config: Config) -> Result<(Running, Embedded), Ended> {
     let transport = transport(&config)?;
     let chain = schemes::chain(&config.auth).map_err(|error| Ended::Configuration(error.to_string()))?;
     let sealer = server::sealer(&config.session.keys).map_err(|error| Ended::Configuration(error.to_string()))?;
@@ -80,7 +84,8 @@ pub(super) async fn start(config: Config) -> Result<(Running, Embedded), Ended> 
             cluster.stop().await;
             Err(match error {
                 StartError::Listen { .. } => Ended::Unreachable(error.to_string()),
-                StartError::Chain(_) | StartError::Table(_) => Ended::Configuration(error.to_string()),
+                StartError::Chain(_) => Ended::Configuration(error.to_string()),
+                StartError::Table(error) => Ended::Configuration(format!("{}:{error}", file.display())),
                 StartError::Local(_) | StartError::Planner(_) => Ended::Internal(error.to_string()),
             })
         }

@@ -64,6 +64,7 @@ impl Read {
         Self::from_any(decode_any(descriptor.cmd)?)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not served is refused by name")]
     fn from_any(any: Any) -> Result<Self, Failure> {
         match decode_command(any)? {
             Command::CommandStatementQuery(query) => {
@@ -82,6 +83,7 @@ impl Metadata {
         Self::from_command(decode_command(any)?)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not served is refused by name")]
     fn from_command(command: Command) -> Result<Self, Failure> {
         match command {
             Command::CommandGetCatalogs(_) => Ok(Self::Catalogs),
@@ -108,6 +110,7 @@ impl Metadata {
 
 impl Update {
     /// The command of a `DoPut`.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not served is refused by name")]
     pub(super) fn from_descriptor(descriptor: FlightDescriptor) -> Result<Self, Failure> {
         if descriptor.r#type() != DescriptorType::Cmd {
             return Err(Failure::unimplemented("a descriptor that is not a Flight SQL command"));

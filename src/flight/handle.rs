@@ -57,7 +57,12 @@ impl Handles {
     }
 
     /// The bytes of a Flight ticket, and when it ends.
-    pub(super) fn ticket(&self, owner: &IdentityKey, ticket: &Ticket, lifetime: Duration) -> Result<(Bytes, SystemTime), Failure> {
+    pub(super) fn ticket(
+        &self,
+        owner: &IdentityKey,
+        ticket: &Ticket,
+        lifetime: Duration,
+    ) -> Result<(Bytes, SystemTime), Failure> {
         let ends = self.end(lifetime);
         let mut plain = self.header(ends);
         match ticket {
@@ -154,7 +159,12 @@ const METADATA: u8 = 2;
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "a failed step fails the test"
+    )]
 
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,7 +214,8 @@ mod tests {
         let alice = principal("alice", "a");
         let prepared = handles.prepared(alice.key(), "SELECT 1").unwrap();
         assert_eq!(handles.open_prepared(alice.key(), &prepared).unwrap(), "SELECT 1");
-        let (ticket, _) = handles.ticket(alice.key(), &Ticket::Query(QueryId([7; 16])), Duration::from_secs(60)).unwrap();
+        let (ticket, _) =
+            handles.ticket(alice.key(), &Ticket::Query(QueryId([7; 16])), Duration::from_secs(60)).unwrap();
         assert!(handles.open_prepared(alice.key(), &ticket).is_err());
         let disguised = TicketStatementQuery { statement_handle: prepared.clone() }.as_any().encode_to_vec().into();
         assert!(handles.open_ticket(alice.key(), &disguised).is_err());

@@ -56,7 +56,7 @@ async fn watch(
     let outcome = tokio::select! {
         outcome = follow(&mut statuses, &mut job) => outcome.map_err(failure::of_backend),
         () = tokio::time::sleep_until(ends) => {
-            Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the time that this server gives a query"))
+            Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the server's time for a query"))
         }
         () = gone.cancelled() => Err(Failure::new(Class::Cancelled, "the client went away")),
     };

@@ -11,8 +11,8 @@ use datafusion::logical_expr::TableType;
 
 use super::command::Metadata;
 use super::sql_info;
-use crate::sql::failure;
 use crate::sql::client_type;
+use crate::sql::failure;
 use crate::status::{Class, Failure};
 
 /// The schema of a metadata command's answer.
@@ -80,7 +80,7 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
                 let Some(kind) = provider.table_type(&table).await.map_err(failed)? else { continue };
                 let fields = if command.include_schema {
                     match provider.table(&table).await.map_err(failed)? {
-                        Some(table) => as_sent(&table.schema()),
+                        Some(provider) => as_sent(&provider.schema()),
                         None => continue,
                     }
                 } else {

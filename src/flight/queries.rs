@@ -13,22 +13,21 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use parking_lot::Mutex;
 use portcullis_auth::IdentityKey;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::handle::{QueryId, invalid_ticket};
 use super::jobs;
 use crate::backend::{JobId, QueryBackend, ResultPart};
 use crate::gate::session::SessionId;
+use crate::slots::{Full, Place, Slots};
 use crate::status::{Class, Failure};
 
 /// Everything this gate holds results for.
 #[derive(Debug)]
 pub(super) struct Queries {
     backend: Arc<dyn QueryBackend>,
-    running_per_principal: usize,
+    running: Slots,
     records: Mutex<HashMap<QueryId, Arc<Record>>>,
-    slots: Mutex<HashMap<IdentityKey, Arc<Semaphore>>>,
 }
 
 /// One query whose result can be read.
@@ -54,31 +53,25 @@ pub(super) enum Answer {
 
 impl Queries {
     pub(super) fn new(backend: Arc<dyn QueryBackend>, running_per_principal: usize) -> Self {
-        Self { backend, running_per_principal, records: Mutex::default(), slots: Mutex::default() }
+        Self { backend, running: Slots::new(running_per_principal, WAIT), records: Mutex::default() }
     }
 
     /// A place among the running queries of `owner`. More wait, bounded in number and time.
-    pub(super) async fn slot(&self, owner: &IdentityKey) -> Result<OwnedSemaphorePermit, Failure> {
-        let semaphore = {
-            let mut slots = self.slots.lock();
-            let fresh = || Arc::new(Semaphore::new(self.running_per_principal));
-            Arc::clone(slots.entry(owner.clone()).or_insert_with(fresh))
-        };
-        if let Ok(permit) = Arc::clone(&semaphore).try_acquire_owned() {
-            return Ok(permit);
-        }
-        // As many may wait as may run: each waiter holds a reference beside the map's own and this one.
-        if Arc::strong_count(&semaphore) > self.running_per_principal.saturating_mul(2).saturating_add(1) {
-            return Err(too_many());
-        }
-        match timeout(WAIT, semaphore.acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(too_many()),
-        }
+    pub(super) async fn slot(&self, owner: &IdentityKey) -> Result<Place, Failure> {
+        self.running.take(owner).await.map_err(|Full| {
+            Failure::new(Class::ResourceExhausted, "too many queries of this identity run at the moment")
+                .retry_after(Duration::from_secs(5))
+        })
     }
 
     /// Keeps a result for [`TICKET_LIFETIME`].
-    pub(super) fn keep(&self, owner: IdentityKey, session: SessionId, schema: SchemaRef, answer: Answer) -> Result<QueryId, Failure> {
+    pub(super) fn keep(
+        &self,
+        owner: IdentityKey,
+        session: SessionId,
+        schema: SchemaRef,
+        answer: Answer,
+    ) -> Result<QueryId, Failure> {
         let id = QueryId::random()?;
         let record = Arc::new(Record { owner, session, schema, answer, ends: Mutex::new(after(TICKET_LIFETIME)) });
         let mut records = self.records.lock();
@@ -86,8 +79,11 @@ impl Queries {
         if own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL {
             drop(records);
             self.clean(&record);
-            return Err(Failure::new(Class::ResourceExhausted, "too many results wait to be read; read or close some first")
-                .retry_after(SHORTENED));
+            return Err(Failure::new(
+                Class::ResourceExhausted,
+                "too many results wait to be read; read or close some first",
+            )
+            .retry_after(SHORTENED));
         }
         records.insert(id, record);
         Ok(id)
@@ -108,7 +104,6 @@ impl Queries {
         let now = Instant::now();
         // A record that is being read is held by its stream as well and stays until the read is over.
         self.remove(|record| *record.ends.lock() <= now && Arc::strong_count(record) == 1);
-        self.slots.lock().retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
     }
 
     /// Ends everything of a session.
@@ -122,7 +117,8 @@ impl Queries {
     }
 
     fn remove(&self, over: impl Fn(&Arc<Record>) -> bool) {
-        let ended: Vec<_> = self.records.lock().extract_if(|_, record| over(record)).map(|(_, record)| record).collect();
+        let ended: Vec<_> =
+            self.records.lock().extract_if(|_, record| over(record)).map(|(_, record)| record).collect();
         for record in ended {
             self.clean(&record);
         }
@@ -149,10 +145,6 @@ impl Record {
 
 fn after(time: Duration) -> Instant {
     Instant::now().checked_add(time).unwrap_or_else(Instant::now)
-}
-
-fn too_many() -> Failure {
-    Failure::new(Class::ResourceExhausted, "too many queries of this identity run at the moment").retry_after(Duration::from_secs(5))
 }
 
 /// How long a ticket is good for; the embedded scheduler keeps results longer than that.

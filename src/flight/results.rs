@@ -11,7 +11,7 @@ use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::{read_dictionary, read_record_batch};
-use arrow::ipc::writer::{IpcWriteContext, DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow::ipc::{MessageHeader, root_as_message};
 use arrow_flight::{FlightData, SchemaAsIpc};
 use futures::stream::{BoxStream, StreamExt};
@@ -91,15 +91,9 @@ impl Forwarder {
                 return Ok(vec![FlightData::new().with_data_header(message.header).with_data_body(message.body)]);
             }
             let body = Buffer::from(message.body);
-            let rows = read_record_batch(
-                &body,
-                batch,
-                Arc::clone(&self.written),
-                &self.dictionaries,
-                None,
-                &header.version(),
-            )
-            .map_err(Failure::internal)?;
+            let rows =
+                read_record_batch(&body, batch, Arc::clone(&self.written), &self.dictionaries, None, &header.version())
+                    .map_err(Failure::internal)?;
             return encode(&conform(&rows, &self.declared)?);
         }
         if let Some(dictionary) = header.header_as_dictionary_batch() {

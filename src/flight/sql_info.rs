@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
-use arrow_flight::sql::{CommandGetSqlInfo, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction};
+use arrow_flight::sql::{
+    CommandGetSqlInfo, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction,
+};
 
 use crate::status::Failure;
 
@@ -54,7 +56,10 @@ static INFO: LazyLock<Result<SqlInfoData, String>> = LazyLock::new(|| {
     info.append(SqlInfo::SqlDdlTable, false);
     info.append(SqlInfo::SqlIdentifierCase, i32::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase));
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
-    info.append(SqlInfo::SqlQuotedIdentifierCase, i32::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive));
+    info.append(
+        SqlInfo::SqlQuotedIdentifierCase,
+        i32::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive),
+    );
     info.append(SqlInfo::SqlAllTablesAreSelectable, true);
     info.append(SqlInfo::SqlNullOrdering, i32::from(SqlNullOrdering::SqlNullsSortedHigh));
     info.build().map_err(|error| error.to_string())

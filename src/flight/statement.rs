@@ -25,7 +25,12 @@ use crate::status::{Class, Failure};
 
 impl Core {
     /// Runs what has to run and says where the rows can be read: one endpoint, no location (rule R8).
-    pub(super) async fn flight_info(&self, caller: &Caller, read: Read, descriptor: FlightDescriptor) -> Result<FlightInfo, Failure> {
+    pub(super) async fn flight_info(
+        &self,
+        caller: &Caller,
+        read: Read,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Failure> {
         let (schema, ticket, rows) = match read {
             Read::Metadata(command) => (metadata::schema(&command), Ticket::Metadata(command.to_any()), None),
             Read::Statement(sql) => self.start(caller, &sql).await?,
@@ -65,10 +70,9 @@ impl Core {
         let compiled = self.statements.compile(&workspace, &sql).await?;
         match compiled.work {
             Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
-            Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => Err(Failure::new(
-                Class::InvalidArgument,
-                "the statement has rows: it is a query, not an update",
-            )),
+            Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => {
+                Err(Failure::new(Class::InvalidArgument, "the statement has rows: it is a query, not an update"))
+            }
         }
     }
 
@@ -97,7 +101,10 @@ impl Core {
                 });
                 let late = futures::stream::once(async move {
                     deadline.await;
-                    Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the time that this server gives a query"))
+                    Err(Failure::new(
+                        Class::DeadlineExceeded,
+                        "the query did not finish within the server's time for a query",
+                    ))
                 });
                 results::of_batches(schema, until_late(rows.boxed(), late.boxed()))
             }

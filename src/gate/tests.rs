@@ -212,7 +212,7 @@ async fn only_the_handshake_answers_with_a_token() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_scheme_that_is_down_makes_the_call_unavailable() {
     for manner in [Manner::Unavailable, Manner::Panics, Manner::Hangs] {
         let setup = Setup::new(manner);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, TableReference};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement, WriteOp, lit};
+use datafusion::logical_expr::{
+    CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement, WriteOp, lit,
+};
 use datafusion::prelude::Expr;
 use portcullis_auth::Principal;
 use url::Url;
@@ -56,7 +58,13 @@ pub enum Place {
 }
 
 /// Decides about a plan as SQL made it, before optimization, and gives back what may run.
-pub fn authorize(plan: LogicalPlan, state: &SessionState, locations: &Locations, principal: &Principal) -> Result<LogicalPlan, Failure> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are queries, whose nodes are judged one by one")]
+pub fn authorize(
+    plan: LogicalPlan,
+    state: &SessionState,
+    locations: &Locations,
+    principal: &Principal,
+) -> Result<LogicalPlan, Failure> {
     match plan {
         LogicalPlan::Ddl(ddl) => authorize_ddl(ddl, locations, principal).map(LogicalPlan::Ddl),
         LogicalPlan::Statement(statement) => authorize_statement(statement, state),
@@ -92,7 +100,11 @@ fn authorize_ddl(ddl: DdlStatement, locations: &Locations, principal: &Principal
     }
 }
 
-fn external_table(mut table: CreateExternalTable, locations: &Locations, principal: &Principal) -> Result<CreateExternalTable, Failure> {
+fn external_table(
+    mut table: CreateExternalTable,
+    locations: &Locations,
+    principal: &Principal,
+) -> Result<CreateExternalTable, Failure> {
     if table.unbounded {
         return Err(Failure::unimplemented("CREATE UNBOUNDED EXTERNAL TABLE"));
     }
@@ -181,6 +193,7 @@ fn query(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "a write by any other name is a write")]
 fn node_refusal(node: &LogicalPlan) -> Option<Failure> {
     match node {
         LogicalPlan::Projection(_)
@@ -207,7 +220,6 @@ fn node_refusal(node: &LogicalPlan) -> Option<Failure> {
             WriteOp::Update => "UPDATE",
             WriteOp::Ctas => "CREATE TABLE AS",
             WriteOp::Truncate => "TRUNCATE",
-            #[expect(clippy::wildcard_enum_match_arm, reason = "a write by any other name is a write")]
             _ => "a write",
         })),
         LogicalPlan::Copy(_) => Some(Failure::unimplemented("COPY")),
@@ -240,13 +252,13 @@ fn only_settable_options(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
 }
 
 /// Where the plan can run, by what it reads.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only leaves that read something decide")]
 pub(super) fn place(plan: &LogicalPlan, state: &SessionState) -> Result<Place, Failure> {
     let (mut here, mut cluster) = (0_usize, 0_usize);
     plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(scan) if reads_files(&scan.table_name, state) => cluster = cluster.saturating_add(1),
             LogicalPlan::TableScan(_) | LogicalPlan::DescribeTable(_) => here = here.saturating_add(1),
-            #[expect(clippy::wildcard_enum_match_arm, reason = "only leaves that read something decide")]
             _ => (),
         }
         Ok(TreeNodeRecursion::Continue)

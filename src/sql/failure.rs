@@ -9,7 +9,7 @@ use crate::backend::BackendError;
 use crate::status::{Class, Failure};
 
 /// An error of parsing, planning or optimizing.
-pub fn of_planning(error: &DataFusionError) -> Failure {
+pub(crate) fn of_planning(error: &DataFusionError) -> Failure {
     match error {
         DataFusionError::SQL(_, _) | DataFusionError::Plan(_) | DataFusionError::SchemaError(_, _) => told(error),
         DataFusionError::NotImplemented(text) => {
@@ -39,21 +39,37 @@ pub fn of_planning(error: &DataFusionError) -> Failure {
     }
 }
 
+/// An error of parsing one statement.
+pub(crate) fn of_parsing(error: &DataFusionError) -> Failure {
+    match error {
+        DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
+            Failure::new(Class::InvalidArgument, "a request takes one statement")
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "every other error is one of planning")]
+        other => of_planning(other),
+    }
+}
+
 /// An error while rows were computed in the gate.
-pub fn of_execution(error: &DataFusionError) -> Failure {
+pub(crate) fn of_execution(error: &DataFusionError) -> Failure {
     of_planning(error)
 }
 
 /// An error of the cluster.
-pub fn of_backend(error: BackendError) -> Failure {
+pub(crate) fn of_backend(error: BackendError) -> Failure {
     match error {
         BackendError::Query { about, cause } => {
             Failure::about_request(Class::InvalidArgument, format!("the query failed: {about}")).because(cause)
         }
-        BackendError::Unavailable(cause) => {
-            Failure::new(Class::Unavailable, "the cluster, or the part of it that the query needs, is away for the moment; try again")
+        BackendError::Unsupported { about, cause } => {
+            Failure::about_request(Class::Unimplemented, format!("the statement cannot be distributed: {about}"))
                 .because(cause)
         }
+        BackendError::Unavailable(cause) => Failure::new(
+            Class::Unavailable,
+            "the cluster, or the part of it that the query needs, is away for the moment; try again",
+        )
+        .because(cause),
         BackendError::Failed(cause) => Failure::new(Class::Internal, "the query failed on the cluster").because(cause),
         BackendError::Protocol(cause) => Failure::internal(cause),
     }
@@ -62,12 +78,28 @@ pub fn of_backend(error: BackendError) -> Failure {
 fn of_arrow(error: &arrow::error::ArrowError) -> Failure {
     use arrow::error::ArrowError;
     match error {
-        ArrowError::DivideByZero | ArrowError::CastError(_) | ArrowError::ParseError(_) | ArrowError::ArithmeticOverflow(_)
-        | ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => {
+        ArrowError::DivideByZero
+        | ArrowError::CastError(_)
+        | ArrowError::ParseError(_)
+        | ArrowError::ArithmeticOverflow(_)
+        | ArrowError::ComputeError(_)
+        | ArrowError::InvalidArgumentError(_) => {
             Failure::about_request(Class::InvalidArgument, first_line(&error.to_string()).to_owned()).because(error)
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "everything else may hold files or addresses; not told")]
-        _ => Failure::internal(error),
+        ArrowError::NotYetImplemented(_)
+        | ArrowError::ExternalError(_)
+        | ArrowError::MemoryError(_)
+        | ArrowError::SchemaError(_)
+        | ArrowError::CsvError(_)
+        | ArrowError::JsonError(_)
+        | ArrowError::AvroError(_)
+        | ArrowError::IoError(_, _)
+        | ArrowError::IpcError(_)
+        | ArrowError::ParquetError(_)
+        | ArrowError::CDataInterface(_)
+        | ArrowError::DictionaryKeyOverflowError
+        | ArrowError::RunEndIndexOverflowError
+        | ArrowError::OffsetOverflowError(_) => Failure::internal(error),
     }
 }
 

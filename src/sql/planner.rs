@@ -49,7 +49,10 @@ impl Planner {
     }
 
     /// Runs `job` on a planning thread, inside the caller's runtime.
-    pub(super) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, PlannerError> {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PlannerError> {
         let (done, result) = oneshot::channel();
         let runtime = Handle::current();
         let job = Box::new(move || {
@@ -112,8 +115,9 @@ mod tests {
             async move {
                 planner
                     .run(move || {
-                        drop(started.send(()));
-                        drop(held.recv());
+                        started.send(()).unwrap();
+                        // Ends when the test lets go of the other side.
+                        assert!(held.recv().is_err());
                     })
                     .await
             }

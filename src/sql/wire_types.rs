@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::prelude::Expr::Column as ColumnExpr;
-use datafusion::common::Column;
 
 use super::failure;
 use crate::status::Failure;
@@ -50,9 +50,8 @@ pub(super) fn declared(plan: &LogicalPlan) -> SchemaRef {
 
 /// The type in which a column of type `from` is sent.
 pub(crate) fn client_type(from: &DataType) -> DataType {
-    let nested = |field: &Arc<Field>| {
-        Arc::new(Field::new(field.name(), client_type(field.data_type()), field.is_nullable()))
-    };
+    let nested =
+        |field: &Arc<Field>| Arc::new(Field::new(field.name(), client_type(field.data_type()), field.is_nullable()));
     match from {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,

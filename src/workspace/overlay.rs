@@ -14,8 +14,11 @@ use parking_lot::RwLock;
 /// What the session made, by catalog, schema and name.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    tables: RwLock<HashMap<(String, String, String), Arc<dyn TableProvider>>>,
+    tables: RwLock<HashMap<Name, Arc<dyn TableProvider>>>,
 }
+
+/// Catalog, schema, table.
+type Name = (String, String, String);
 
 /// The base's catalogs with the overlay on top.
 #[derive(Debug)]
@@ -78,7 +81,7 @@ struct OverlaySchema {
 }
 
 impl OverlaySchema {
-    fn key(&self, table: &str) -> (String, String, String) {
+    fn key(&self, table: &str) -> Name {
         (self.catalog.clone(), self.name.clone(), table.to_owned())
     }
 
@@ -92,7 +95,11 @@ impl SchemaProvider for OverlaySchema {
     fn table_names(&self) -> Vec<String> {
         let mut names = self.base.table_names();
         let own = self.overlay.tables.read();
-        names.extend(own.keys().filter(|(catalog, schema, _)| *catalog == self.catalog && *schema == self.name).map(|(_, _, table)| table.clone()));
+        names.extend(
+            own.keys()
+                .filter(|(catalog, schema, _)| *catalog == self.catalog && *schema == self.name)
+                .map(|(_, _, table)| table.clone()),
+        );
         names.sort();
         names.dedup();
         names

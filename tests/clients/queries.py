@@ -27,7 +27,7 @@ SCHEMAS = {
     "empty_aggregate": "SELECT max(n_name) AS m, count(*) AS n FROM nation WHERE n_nationkey < 0",
     "empty_constant": "SELECT 1 AS one WHERE false",
     "except": "SELECT n_regionkey FROM nation EXCEPT SELECT r_regionkey FROM region WHERE r_regionkey > 1",
-    "exists": "SELECT r_name, EXISTS (SELECT 1 FROM nation WHERE n_regionkey = r_regionkey) AS e FROM region",
+    "exists": "SELECT r_name FROM region WHERE EXISTS (SELECT 1 FROM nation WHERE n_regionkey = r_regionkey)",
     "full_join": "SELECT n.n_name, r.r_name FROM nation n FULL JOIN region r ON n.n_nationkey = r.r_regionkey",
     "group_and_count": "SELECT n_regionkey, count(*) AS n FROM nation GROUP BY n_regionkey",
     "grouping_sets": "SELECT n_regionkey, count(*) AS n FROM nation GROUP BY ROLLUP (n_regionkey)",

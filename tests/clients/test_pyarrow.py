@@ -320,25 +320,13 @@ class Listener(flight.ClientMiddlewareFactory):
         return [value for _, headers in self.seen for value in headers.get(name, [])]
 
 
-@pytest.fixture
-def session(gate, received):
-    """A session of its own, as a handshake makes it: the headers of the calls that belong to it."""
+def test_a_handshake_with_a_token_succeeds_and_leaves_that_token_in_use(gate, received):
+    # What the JDBC and ODBC drivers do with `token=`. Another token in the answer would replace the client's own.
     listener = Listener(received)
     with gate.flight(middleware=[listener]) as client:
         handshake(client, gate.headers())
-    (authorization,) = listener.header("authorization")
-    assert authorization.startswith("Bearer ps1.")
-    options = gate.headers(authorization)
-    yield options
-    with gate.flight() as client:
-        try:
-            act(gate, client, "CloseSession", options=options)
-        except flight.FlightUnauthenticatedError:
-            pass
-
-
-def test_a_handshake_with_a_token_opens_a_session_that_can_be_used(session, gate, client):
-    assert ask(gate, client, "SELECT count(*) AS n FROM nation", session).to_pylist() == [{"n": 25}]
+        assert listener.header("authorization") == []
+        assert ask(gate, client, "SELECT count(*) AS n FROM nation").to_pylist() == [{"n": 25}]
 
 
 def test_a_handshake_with_a_bad_token_is_unauthenticated(gate, client, refusal):
@@ -351,33 +339,13 @@ def test_basic_credentials_are_refused_where_no_password_scheme_is_configured(ga
     assert isinstance(error, flight.FlightUnauthenticatedError), error
 
 
-def test_a_view_is_seen_only_in_its_own_session(session, gate, client, name, refusal):
-    ask(gate, client, f"CREATE VIEW {name} AS SELECT r_name FROM region", session)
-    assert ask(gate, client, f"SELECT * FROM {name}", session).num_rows == 5
-    error = refusal(lambda: ask(gate, client, f"SELECT * FROM {name}"))
-    assert isinstance(error, BAD_INPUT), error
-    listed = "SELECT count(*) AS n FROM information_schema.tables WHERE table_name = '{}'"
-    assert ask(gate, client, listed.format(name), session).to_pylist() == [{"n": 1}]
-    assert ask(gate, client, listed.format(name)).to_pylist() == [{"n": 0}]
-
-
-def test_a_setting_is_kept_in_its_own_session(session, gate, client):
-    shown = "SHOW datafusion.execution.batch_size"
-    before = ask(gate, client, shown).to_pylist()
-    ask(gate, client, "SET datafusion.execution.batch_size = 1234", session)
-    assert ask(gate, client, shown, session).column(1).to_pylist() == ["1234"]
-    assert ask(gate, client, shown).to_pylist() == before
-
-
-def test_a_closed_session_is_over(session, gate, client, refusal):
-    assert ask(gate, client, "SELECT 1 AS x", session).num_rows == 1
-    act(gate, client, "CloseSession", options=session)
-    error = refusal(lambda: ask(gate, client, "SELECT 1 AS x", session))
-    assert isinstance(error, flight.FlightUnauthenticatedError), error
+def test_closing_the_session_of_the_token_itself_is_no_error_and_the_token_goes_on(gate, client):
+    for _ in range(2):
+        act(gate, client, "CloseSession")
     still_answers(gate, client)
 
 
-def test_only_a_handshake_answers_with_an_authorization_header(gate, received):
+def test_no_call_answers_with_an_authorization_header(gate, received):
     listener = Listener(received)
     with gate.flight(middleware=[listener]) as client:
         still_answers(gate, client)
@@ -522,14 +490,11 @@ def test_an_action_with_random_bytes_is_refused(kind, gate, client, received):
 
 
 @pytest.mark.parametrize("kind", ["CloseSession", "GetSessionOptions", "SetSessionOptions"])
-def test_a_session_action_with_random_bytes_never_breaks_the_gate(kind, session, gate, client, received):
+def test_a_session_action_with_random_bytes_never_breaks_the_gate(kind, gate, client, received):
     for data in garbage(6, 60):
         try:
-            act(gate, client, kind, data, session)
-        except flight.FlightUnauthenticatedError as error:
-            # Some bytes are a good CloseSession; after it the session is over.
-            assert kind == "CloseSession", error
-            break
+            # Nearly any bytes are an empty request with fields that are unknown.
+            act(gate, client, kind, data)
         except (*BAD_INPUT, UNIMPLEMENTED) as error:
             received.keep_error(kind, error)
     still_answers(gate, client)

@@ -1,6 +1,7 @@
 """TPC-H: all 22 queries at scale 0.01, row by row against another engine, through ADBC and through pyarrow.
 
-DuckDB makes the same data with its own generator and runs the same SQL text. Must not adapt a query: what is standard
+DuckDB gets the rows that the gate serves and runs the same SQL text; its own generator is what the rows themselves
+are compared with. Must not adapt a query: what is standard
 enough for DuckDB and DataFusion is asked as it is.
 """
 
@@ -47,20 +48,43 @@ ORDER = {
 
 @pytest.fixture(scope="module")
 def other_engine():
+    """DuckDB with its own data."""
+    yield from engine("CALL dbgen(sf = 0.01)")
+
+
+@pytest.fixture(scope="module")
+def other_engine_with_our_data(gate):
+    """DuckDB with the tables as the gate serves them: the generators agree on all but the random text."""
+    for connection in engine("CALL dbgen(sf = 0)"):
+        with gate.adbc() as ours, ours.cursor() as cursor:
+            for table in TABLES:
+                names = ", ".join(columns(connection, table))
+                cursor.execute(f"SELECT {names} FROM {table}")
+                connection.register("ours", cursor.fetch_arrow_table())
+                connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM ours")
+                connection.unregister("ours")
+        yield connection
+
+
+def engine(fill):
     connection = duckdb.connect()
     duckdb_extensions.import_extension("tpch", con=connection)
     connection.execute("LOAD tpch")
-    connection.execute("CALL dbgen(sf = 0.01)")
+    connection.execute(fill)
     yield connection
     connection.close()
 
 
+def columns(connection, table):
+    return [column[0] for column in connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
+
+
 @pytest.fixture(scope="module")
-def tpch(other_engine):
+def tpch(other_engine_with_our_data):
     """{number: (sql, expected column names, expected rows)}"""
     answers = {}
-    for number, sql in other_engine.execute("SELECT query_nr, query FROM tpch_queries()").fetchall():
-        result = other_engine.execute(sql)
+    for number, sql in other_engine_with_our_data.execute("SELECT query_nr, query FROM tpch_queries()").fetchall():
+        result = other_engine_with_our_data.execute(sql)
         answers[number] = (sql.rstrip().rstrip(";"), [column[0] for column in result.description], result.fetchall())
     assert sorted(answers) == sorted(ORDER)
     return answers
@@ -70,7 +94,7 @@ def tpch(other_engine):
 def test_adbc_and_the_other_engine_agree_on_query(number, tpch, cursor):
     sql, names, expected = tpch[number]
     cursor.execute(sql)
-    assert [column[0] for column in cursor.description] == names
+    compare_names(names, [column[0] for column in cursor.description])
     compare(number, expected, cursor.fetchall())
 
 
@@ -81,19 +105,28 @@ def test_pyarrow_and_the_other_engine_agree_on_query(number, tpch, gate, client)
     info = client.get_flight_info(descriptor, gate.headers())
     table = pa.concat_tables(everything(client.do_get(e.ticket, gate.headers())) for e in info.endpoints)
     assert table.schema.equals(info.schema)
-    assert table.schema.names == names
+    compare_names(names, table.schema.names)
     compare(number, expected, list(zip(*(column.to_pylist() for column in table.columns))))
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_generated_table_is_the_table_of_the_other_engine(table, other_engine, cursor):
-    columns = [column[0] for column in other_engine.execute(f"SELECT * FROM {table} LIMIT 0").description]
-    sql = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {', '.join(columns[:4])}"
+def test_the_generated_table_is_that_of_the_other_engine(table, other_engine, cursor):
+    # Random text comes from another pool of words in DuckDB; every number, date, key and name is the same.
+    names = [name for name in columns(other_engine, table) if not name.endswith(("_comment", "_address"))]
+    sql = f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(names[:4])}"
     cursor.execute(sql)
-    assert cursor.fetchall() == other_engine.execute(sql).fetchall()
+    ours = cursor.fetchall()
+    assert len(ours) > 0
+    assert ours == other_engine.execute(sql).fetchall()
 
 
 # --- comparing -------------------------------------------------------------------------------------------------------
+
+
+def compare_names(expected, got):
+    """Names that the query gives are equal; what an engine calls a nameless expression is its own affair."""
+    assert len(got) == len(expected)
+    assert all(want == have for want, have in zip(expected, got) if want.isidentifier())
 
 
 def compare(number, expected, got):

@@ -4,6 +4,8 @@
 //! without a socket by the gate; executors still need loopback ports among themselves and towards the scheduler, and
 //! those ports trust every process on this machine (findings F1-F3): `serve`, `demo` and `check` say so.
 
+mod yielding;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdTcpListener};
@@ -13,12 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use async_trait::async_trait;
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::serde::BallistaCodec;
 use ballista_core::serde::protobuf::ExecutorRegistration;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_core::serde::scheduler::{ExecutorOperatingSystemSpecification, ExecutorSpecification};
-use ballista_core::serde::BallistaCodec;
 use ballista_core::utils::{default_config_producer, default_session_builder};
 use ballista_core::{BALLISTA_PROTOCOL_VERSION, ConfigProducer, RuntimeProducer};
 use ballista_executor::execution_engine::DefaultExecutionEngine;
@@ -32,9 +35,11 @@ use ballista_executor::shutdown::ShutdownNotifier;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
-use ballista_scheduler::scheduler_server::SchedulerServer;
+use ballista_scheduler::scheduler_server::{JobIdGenerator, SchedulerServer};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -44,7 +49,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use super::{BallistaBackend, ExecutorAllowList, ShuffleCompression};
+use self::yielding::YieldAboveJoins;
+use super::{BallistaBackend, ExecutorAllowList, ShuffleCompression, job_ids};
 
 /// How large the embedded cluster is and where it works.
 #[derive(Clone, Debug)]
@@ -53,7 +59,7 @@ pub struct EmbeddedConfig {
     pub executors: NonZeroUsize,
     /// Tasks that one executor runs at a time.
     pub vcores: NonZeroUsize,
-    /// Shuffle and result files are kept below; each start makes a directory of its own there and removes it at the end.
+    /// Shuffle and result files are kept below, in a directory that each start makes and each end removes.
     pub work_dir: PathBuf,
     /// Memory in bytes that the tasks of one executor may use before they spill.
     pub executor_memory: NonZeroUsize,
@@ -113,7 +119,8 @@ impl Embedded {
         let addresses = Arc::new(Mutex::new(HashSet::new()));
         let executors = Arc::new(Mutex::new(Vec::new()));
         for number in 0..config.executors.get() {
-            let executor = start_executor(config, scheduler_address, &work_dir.join(format!("executor-{number}"))).await?;
+            let executor =
+                start_executor(config, scheduler_address, &work_dir.join(format!("executor-{number}"))).await?;
             addresses.lock().insert(executor.flight);
             executors.lock().push(executor);
         }
@@ -239,14 +246,32 @@ async fn start_scheduler(
         bind_host: address.ip().to_string(),
         executor_timeout_seconds: EXECUTOR_TIMEOUT_SECONDS,
         expire_dead_executor_interval_seconds: 1,
+        job_id_generator: Some(Arc::new(JobIds)),
         ..config
     };
     let cluster = BallistaCluster::new_memory(
         config.scheduler_endpoint(),
-        Arc::new(default_session_builder),
+        Arc::new(session_state),
         Arc::new(default_config_producer),
     );
     create_scheduler(cluster, Arc::new(config)).await.map_err(|error| EmbeddedError::Ballista(error.to_string()))
+}
+
+/// The scheduler's own state for a session: Ballista's, whose plans can be cancelled.
+fn session_state(config: SessionConfig) -> datafusion::error::Result<SessionState> {
+    let state = default_session_builder(config)?;
+    Ok(SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rule(Arc::new(YieldAboveJoins)).build())
+}
+
+/// Names jobs and tells the submitting task.
+struct JobIds;
+
+#[async_trait]
+impl JobIdGenerator for JobIds {
+    async fn next_id(&self) -> String {
+        // Without random numbers nothing else of the gate works either; the scheduler refuses a name twice.
+        job_ids::hand_out().map_or_else(|_| String::from("p0"), |id| id.as_str().to_owned())
+    }
 }
 
 async fn start_executor(
@@ -272,7 +297,8 @@ async fn try_start_executor(
     work_dir: &Path,
 ) -> Result<RunningExecutor, EmbeddedError> {
     tokio::fs::create_dir_all(work_dir).await.map_err(EmbeddedError::WorkDir)?;
-    let work_dir = work_dir.to_str().ok_or_else(|| EmbeddedError::Ballista("the work directory is not UTF-8".to_owned()))?;
+    let work_dir =
+        work_dir.to_str().ok_or_else(|| EmbeddedError::Ballista("the work directory is not UTF-8".to_owned()))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(EmbeddedError::Port)?;
     let flight = listener.local_addr().map_err(EmbeddedError::Port)?;
     let grpc_port = free_port().map_err(EmbeddedError::Port)?;
@@ -284,9 +310,8 @@ async fn try_start_executor(
         .connect()
         .await
         .map_err(|error| EmbeddedError::Ballista(error.to_string()))?;
-    let client = SchedulerGrpcClient::new(channel)
-        .max_encoding_message_size(MAX_MESSAGE)
-        .max_decoding_message_size(MAX_MESSAGE);
+    let client =
+        SchedulerGrpcClient::new(channel).max_encoding_message_size(MAX_MESSAGE).max_decoding_message_size(MAX_MESSAGE);
 
     let process = ExecutorProcessConfig {
         bind_host: Ipv4Addr::LOCALHOST.to_string(),
@@ -304,7 +329,9 @@ async fn try_start_executor(
         host: Some(Ipv4Addr::LOCALHOST.to_string()),
         port: u32::from(flight.port()),
         grpc_port: u32::from(grpc_port),
-        specification: Some(ExecutorSpecification::default().with_vcores(u32::try_from(config.vcores.get()).unwrap_or(u32::MAX)).into()),
+        specification: Some(
+            ExecutorSpecification::default().with_vcores(u32::try_from(config.vcores.get()).unwrap_or(u32::MAX)).into(),
+        ),
         os_info: Some(ExecutorOperatingSystemSpecification::default().into()),
         ballista_protocol_version: BALLISTA_PROTOCOL_VERSION,
     };
@@ -350,7 +377,9 @@ async fn try_start_executor(
     )
     .await;
     match grpc {
-        Ok(grpc) => Ok(RunningExecutor { flight, notifier, grpc, flight_server, flight_stop, _stop_requests: stop_requests }),
+        Ok(grpc) => {
+            Ok(RunningExecutor { flight, notifier, grpc, flight_server, flight_stop, _stop_requests: stop_requests })
+        }
         Err(error) => {
             flight_server.abort();
             Err(EmbeddedError::Ballista(error.to_string()))

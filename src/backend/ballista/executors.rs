@@ -80,7 +80,8 @@ impl Executors {
     /// Checks a location that the scheduler reported.
     pub(super) fn accept(&self, location: PartitionLocation) -> Result<ResultPart, BackendError> {
         let layout = location.layout();
-        let executor = location.executor_meta.ok_or_else(|| BackendError::protocol("a result part without executor"))?;
+        let executor =
+            location.executor_meta.ok_or_else(|| BackendError::protocol("a result part without executor"))?;
         let part = location.partition_id.ok_or_else(|| BackendError::protocol("a result part without partition"))?;
         let address = numeric_address(&executor.host, executor.port)?;
         if !self.allowed.allows(address) {
@@ -171,8 +172,9 @@ impl Executors {
             .map_err(BackendError::unavailable)?
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
+            // All clients' reads share one connection: a reader that rests must not use up what the others need.
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(10))
             .connect_lazy();
@@ -197,7 +199,8 @@ fn schema_of(message: &IpcMessage) -> Result<SchemaRef, BackendError> {
     if root.header_type() != MessageHeader::Schema {
         return Err(BackendError::protocol("a result part does not begin with its schema"));
     }
-    let schema: Schema = root.header_as_schema().map(fb_to_schema).ok_or_else(|| BackendError::protocol("no schema"))?;
+    let schema: Schema =
+        root.header_as_schema().map(fb_to_schema).ok_or_else(|| BackendError::protocol("no schema"))?;
     Ok(Arc::new(schema))
 }
 
@@ -231,7 +234,10 @@ const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 const MAX_POOLED: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(3);
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
-const WINDOW: u32 = 16 * 1024 * 1024;
+/// What a resting reader holds at most, beside the block in hand.
+const STREAM_WINDOW: u32 = 8 * 1024 * 1024;
+/// HTTP/2's largest: no limit beyond the streams' own.
+const CONNECTION_WINDOW: u32 = 0x7FFF_FFFF;
 
 #[cfg(test)]
 mod tests {
@@ -254,7 +260,13 @@ mod tests {
         let allowed = HashSet::from(["127.0.0.1:4000".parse().unwrap()]);
         let executors = Executors::new(ExecutorAllowList::Started(Arc::new(Mutex::new(allowed))));
         assert!(executors.accept(location("127.0.0.1", 4000, "AbC-1_z")).is_ok());
-        for (host, port) in [("127.0.0.1", 4001), ("127.0.0.2", 4000), ("169.254.169.254", 80), ("localhost", 4000), ("127.0.0.1", 69536)] {
+        for (host, port) in [
+            ("127.0.0.1", 4001),
+            ("127.0.0.2", 4000),
+            ("169.254.169.254", 80),
+            ("localhost", 4000),
+            ("127.0.0.1", 69536),
+        ] {
             assert!(executors.accept(location(host, port, "AbC-1_z")).is_err(), "{host}:{port}");
         }
     }

@@ -41,6 +41,17 @@ pub(super) fn of_job(text: &str) -> BackendError {
     BackendError::Failed(text.to_owned())
 }
 
+/// A plan that has no encoding for the cluster: a table of a kind that executors do not know, or an expression that
+/// the optimizer left where it was.
+pub(super) fn of_encoding(text: &str) -> BackendError {
+    let about = text
+        .split_once("Proto serialization error: ")
+        .map(|(_, about)| about.lines().next().unwrap_or_default())
+        .filter(|about| !about.is_empty() && !looks_internal(about))
+        .unwrap_or("something in the statement");
+    BackendError::Unsupported { about: about.to_owned(), cause: text.to_owned() }
+}
+
 /// The sentence about the query's own data, if there is one that is safe to repeat.
 fn own_fault(text: &str) -> Option<String> {
     for (form, kind) in OWN_FAULTS {
@@ -61,7 +72,11 @@ fn own_fault(text: &str) -> Option<String> {
 
 /// Data may look like anything; what looks like a path, an address or a URL is not repeated.
 fn looks_internal(detail: &str) -> bool {
-    detail.contains("://") || detail.contains("/") || detail.contains("127.0.0.1") || detail.contains("localhost") || detail.len() > 500
+    detail.contains("://")
+        || detail.contains("/")
+        || detail.contains("127.0.0.1")
+        || detail.contains("localhost")
+        || detail.len() > 500
 }
 
 enum Detail {
@@ -104,17 +119,23 @@ const AWAY: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::panic, reason = "a failed step fails the test")]
+    #![expect(clippy::panic, clippy::wildcard_enum_match_arm, reason = "a failed step fails the test")]
 
     use super::*;
 
     #[test]
     fn a_fault_of_the_querys_own_data_is_told_without_the_cluster() {
         for (text, told) in [
-            ("Job XyZ failed: Task failed due to runtime execution error: DataFusionError(ArrowError(DivideByZero, None))", "divide by zero"),
+            ("Job XyZ failed: Task failed: DataFusionError(ArrowError(DivideByZero, None))", "divide by zero"),
             ("Arrow error: Divide by zero error", "divide by zero"),
-            ("Arrow error: Cast error: Cannot cast string 'abc' to value of Int32 type", "cast error: Cannot cast string 'abc' to value of Int32 type"),
-            ("DataFusionError(ArrowError(CastError(\"Cannot cast string 'x' to value of Int64 type\"), None))", "cast error: Cannot cast string 'x' to value of Int64 type"),
+            (
+                "Arrow error: Cast error: Cannot cast string 'abc' to value of Int32 type",
+                "cast error: Cannot cast string 'abc' to value of Int32 type",
+            ),
+            (
+                "DataFusionError(ArrowError(CastError(\"Cannot cast string 'x' to value of Int64 type\"), None))",
+                "cast error: Cannot cast string 'x' to value of Int64 type",
+            ),
             ("Cast error: Cannot cast string '/var/lib/x' to value", "cast error"),
         ] {
             match of_job(text) {
@@ -126,7 +147,10 @@ mod tests {
 
     #[test]
     fn a_lost_executor_is_unavailable_and_the_rest_is_not_told() {
-        assert!(matches!(of_job("GrpcConnectionError(\"Error connecting to 10.0.0.1:50051\")"), BackendError::Unavailable(_)));
+        assert!(matches!(
+            of_job("GrpcConnectionError(\"Error connecting to 10.0.0.1:50051\")"),
+            BackendError::Unavailable(_)
+        ));
         assert!(matches!(of_job("Io error: No such file /tmp/x"), BackendError::Failed(_)));
     }
 }

@@ -141,7 +141,8 @@ impl Held {
         let header = self.bytes.slice(PREFIX..body_at);
         let message = root_as_message(&header)
             .map_err(|error| BackendError::protocol(format!("a result part has a broken message: {error}")))?;
-        let body_len = usize::try_from(message.bodyLength()).ok().filter(|len| *len <= MAX_BODY).ok_or_else(oversized)?;
+        let body_len =
+            usize::try_from(message.bodyLength()).ok().filter(|len| *len <= MAX_BODY).ok_or_else(oversized)?;
         let end = body_at.saturating_add(body_len);
         if !self.contiguous(end) {
             return Ok(Cut::More);
@@ -174,7 +175,12 @@ const MAX_BODY: usize = 4 * 1024 * 1024 * 1024 - 1;
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failed step fails the test")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "a failed step fails the test"
+    )]
 
     use std::sync::Arc;
 

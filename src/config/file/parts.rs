@@ -216,14 +216,13 @@ fn tables(section: &mut Section<'_>, around: &Surroundings<'_>) -> Vec<Table> {
     section.named(values::identifier, |catalog, schemas| {
         schemas.named(values::schema, |schema, names| {
             names.named(values::identifier, |name, section| {
-                let table = table(section, around, [catalog, schema, name]);
-                tables.extend(table.map(|table| (section.at().line(), table)));
+                tables.extend(table(section, around, [catalog, schema, name]));
             });
         });
     });
     // The walk is by catalog; a file may interleave them.
-    tables.sort_by_key(|(line, _)| *line);
-    tables.into_iter().map(|(_, table)| table).collect()
+    tables.sort_by_key(|table| table.line);
+    tables
 }
 
 fn table(section: &mut Section<'_>, around: &Surroundings<'_>, [catalog, schema, name]: [&str; 3]) -> Option<Table> {
@@ -249,6 +248,7 @@ fn table(section: &mut Section<'_>, around: &Surroundings<'_>, [catalog, schema,
         format: format?,
         partitions: partitions.into_iter().map(|(_, partition)| partition).collect(),
         options: options.into_iter().collect(),
+        line: section.at().line(),
     })
 }
 

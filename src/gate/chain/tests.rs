@@ -93,7 +93,7 @@ async fn a_certificate_and_a_header_together_are_refused() {
     assert_eq!(any.asked(), 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_scheme_that_panics_or_hangs_or_is_down_is_unavailable_and_final() {
     for manner in [Manner::Panics, Manner::Hangs, Manner::Unavailable] {
         let (red, any) = (Badge::new("red", manner), Badge::new("any", Manner::AdmitsAnything));
