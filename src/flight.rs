@@ -37,8 +37,8 @@ use self::command::{Act, Read, Update};
 use self::handle::Handles;
 use self::queries::Queries;
 use crate::backend::{BackendSession, QueryBackend};
-use crate::gate::caller::{Caller, CredentialKind};
-use crate::gate::session::{SessionEnded, SessionId, SessionKind, SessionRefused, Sessions};
+use crate::gate::caller::{Caller, Minted};
+use crate::gate::session::{SessionEnded, SessionId, SessionKind, Sessions};
 use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::Statements;
@@ -210,23 +210,16 @@ impl Flight {
     }
 
     fn handshake_answer(
-        &self,
         caller: &Caller,
     ) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
         let mut response = Response::new(futures::stream::iter([Ok(HandshakeResponse::default())]).boxed());
-        match caller.credential() {
-            // A session is made, and its token told in the initial headers (rule R2).
-            CredentialKind::Basic | CredentialKind::Certificate | CredentialKind::Other => {
-                let (token, _session) = self.sessions.open(caller.principal()).map_err(|refused| match refused {
-                    SessionRefused::TooMany => Failure::new(Class::ResourceExhausted, "too many sessions are open")
-                        .retry_after(Duration::from_secs(30)),
-                    SessionRefused::Unavailable => Failure::internal("no session could be made"),
-                })?;
+        match caller.minted() {
+            // In the initial headers, where every client looks (rule R2).
+            Minted::Token(token) => {
                 let value = token.bearer().map_err(Failure::internal)?;
                 response.metadata_mut().as_mut().insert(http::header::AUTHORIZATION, value);
             }
-            // The client goes on with what it has: another token in the answer would replace it (rule R6).
-            CredentialKind::Anonymous | CredentialKind::Bearer | CredentialKind::Session => (),
+            Minted::Nothing => (),
         }
         Ok(response)
     }
@@ -247,7 +240,7 @@ impl FlightService for Flight {
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
         // The messages say nothing that the header does not; clients send none, one or several.
         let caller = caller(&request)?;
-        self.handshake_answer(&caller).map_err(|failure| failure.into_status(caller.request()))
+        Self::handshake_answer(&caller).map_err(|failure| failure.into_status(caller.request()))
     }
 
     async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {

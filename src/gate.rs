@@ -27,7 +27,7 @@ pub mod session;
 mod body;
 
 use body::Used;
-use caller::{Caller, CredentialKind};
+use caller::{Caller, CredentialKind, Minted};
 use chain::{Chain, DuplicateName, Judgement};
 use session::{InUse, Session, SessionRefused, SessionTokens, Sessions};
 
@@ -83,13 +83,14 @@ where
         Box::pin(async move {
             let id = RequestId::fresh();
             let (mut parts, body) = request.into_parts();
-            let handshake = parts.uri.path() == HANDSHAKE;
+            let kind = call_kind(&parts);
             match keeper.admit(&mut parts, id).await {
                 Ok(in_use) => {
                     let mut response = inner.call(Request::from_parts(parts, body)).await?;
-                    if !handshake {
+                    match kind {
+                        CallKind::Handshake => (),
                         // Some drivers take any such header for a new token of theirs.
-                        response.headers_mut().remove(AUTHORIZATION);
+                        CallKind::Other => drop(response.headers_mut().remove(AUTHORIZATION)),
                     }
                     Ok(response.map(|body| Body::new(Used::new(body, in_use))))
                 }
@@ -136,8 +137,12 @@ impl Keeper {
 
         let credential = attempt.credential();
         let kind = CredentialKind::of(&credential, certificates.len());
-        let session = match self.session(&credential, kind, &principal) {
-            Ok(session) => session,
+        let found = match call_kind(parts) {
+            CallKind::Handshake => self.handshake_session(&credential, kind, &principal),
+            CallKind::Other => self.session(&credential, kind, &principal).map(|session| (session, Minted::Nothing)),
+        };
+        let (session, minted) = match found {
+            Ok(found) => found,
             Err(failure) => {
                 let (principal, reason) = (principal.name(), failure.sentence());
                 tracing::info!(request = %id, peer = %source, scheme = %by, principal, reason, "no session");
@@ -148,8 +153,27 @@ impl Keeper {
         tracing::debug!(request = %id, peer = %source, scheme = %by, principal = name, session = %at, "admitted");
         let in_use = self.sessions.begin(&session);
         forget_credential(&mut parts.headers);
-        parts.extensions.insert(Caller::admitted(principal, session, id, kind));
+        parts.extensions.insert(Caller::admitted(principal, session, id, kind, minted));
         Ok(in_use)
+    }
+
+    /// A handshake that shows what a client would rather not show again makes a session. A bearer token goes on being
+    /// used as it is: another one in the answer would replace it in some drivers (rule R6).
+    fn handshake_session(
+        &self,
+        credential: &Credential<'_>,
+        kind: CredentialKind,
+        principal: &Principal,
+    ) -> Result<(Arc<Session>, Minted), Failure> {
+        match kind {
+            CredentialKind::Basic | CredentialKind::Certificate | CredentialKind::Other => {
+                let (token, session) = self.sessions.open(principal).map_err(no_session)?;
+                Ok((session, Minted::Token(Arc::new(token))))
+            }
+            CredentialKind::Anonymous | CredentialKind::Bearer | CredentialKind::Session => {
+                self.session(credential, kind, principal).map(|session| (session, Minted::Nothing))
+            }
+        }
     }
 
     fn session(
@@ -168,6 +192,17 @@ impl Keeper {
         }
         self.sessions.default_for(principal).map_err(no_session)
     }
+}
+
+/// Whether a call may make a session.
+#[derive(Clone, Copy)]
+enum CallKind {
+    Handshake,
+    Other,
+}
+
+fn call_kind(parts: &request::Parts) -> CallKind {
+    if parts.uri.path() == HANDSHAKE { CallKind::Handshake } else { CallKind::Other }
 }
 
 /// Where a request came from, as far as its server says.

@@ -123,6 +123,10 @@ where
         LogicalPlanNode::try_from_logical_plan(&query.plan, codec.as_ref())
             .and_then(|node| node.try_encode(&mut plan))
             .map_err(|error| failure::of_encoding(&error.strip_backtrace()))?;
+        if plan.len() > MAX_PLAN {
+            let about = format!("its plan has {} bytes; the limit is {MAX_PLAN}", plan.len());
+            return Err(BackendError::Query { cause: about.clone(), about });
+        }
         let config = query.config.with_ballista_job_name(&query.label);
         let mut request = tonic::Request::new(ExecuteQueryParams {
             session_id: query.session.as_str().to_owned(),
@@ -212,5 +216,7 @@ fn read_status(
 }
 
 const CALL_DEADLINE: Duration = Duration::from_secs(20);
+/// A plan must fit into a message, beside the session's settings.
+const MAX_PLAN: usize = MAX_MESSAGE - 1024 * 1024;
 /// Plans and job results; the scheduler's own default.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;

@@ -200,6 +200,7 @@ mod tests {
     use arrow::array::{DictionaryArray, Int32Array, StringArray, StringViewArray};
     use arrow::datatypes::{DataType, Field, Int8Type};
     use arrow::ipc::CompressionType;
+    use arrow::ipc::convert::fb_to_schema;
     use arrow_flight::utils::flight_data_to_batches;
 
     use super::*;
@@ -208,23 +209,27 @@ mod tests {
         Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true), Field::new("s", DataType::Utf8, true)]))
     }
 
-    fn parts(batch: &RecordBatch, options: &IpcWriteOptions) -> Vec<IpcMessage> {
+    /// A part as an executor would write it.
+    fn part(batch: &RecordBatch, options: &IpcWriteOptions) -> (SchemaRef, Vec<IpcMessage>) {
+        let generator = IpcDataGenerator::default();
         let mut dictionaries = DictionaryTracker::new(false);
-        let (before, main) = IpcDataGenerator::default()
-            .encode(batch, &mut dictionaries, options, &mut IpcWriteContext::default())
-            .unwrap();
-        before
+        let schema = generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut dictionaries, options);
+        let schema = fb_to_schema(root_as_message(&schema.ipc_message).unwrap().header_as_schema().unwrap());
+        let (before, main) =
+            generator.encode(batch, &mut dictionaries, options, &mut IpcWriteContext::default()).unwrap();
+        let messages = before
             .into_iter()
             .chain([main])
             .map(|data| IpcMessage { header: data.ipc_message.into(), body: data.arrow_data.into() })
-            .collect()
+            .collect();
+        (Arc::new(schema), messages)
     }
 
     async fn through(batch: &RecordBatch, options: &IpcWriteOptions) -> (Vec<FlightData>, Vec<RecordBatch>) {
-        let messages: Vec<_> = parts(batch, options).into_iter().map(Ok).collect();
-        let part = PartStream { schema: batch.schema(), messages: futures::stream::iter(messages).boxed() };
+        let (schema, messages) = part(batch, options);
+        let messages = futures::stream::iter(messages.into_iter().map(Ok)).boxed();
         let sent: Vec<FlightData> = futures::stream::iter([Ok(schema_message(&declared()))])
-            .chain(of_part(declared(), part))
+            .chain(of_part(declared(), PartStream { schema, messages }))
             .map(|data: Result<FlightData, Failure>| data.unwrap_or_else(|failure| panic!("{failure:?}")))
             .collect()
             .await;
@@ -239,7 +244,8 @@ mod tests {
             vec![Arc::new(Int32Array::from(vec![1, 2])), Arc::new(StringArray::from(vec!["a", "b"]))],
         )
         .unwrap();
-        let message = parts(&batch, &IpcWriteOptions::default()).pop().unwrap();
+        let (_, mut messages) = part(&batch, &IpcWriteOptions::default());
+        let message = messages.pop().unwrap();
         let (sent, rows) = through(&batch, &IpcWriteOptions::default()).await;
         assert_eq!(rows, [batch]);
         assert_eq!(sent.last().unwrap().data_body, message.body);

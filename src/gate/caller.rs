@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::Extensions;
 use portcullis_auth::{Credential, Principal};
 
-use super::session::{Session, TOKEN_PREFIX};
+use super::session::{Session, SessionToken, TOKEN_PREFIX};
 use crate::status::{Failure, RequestId};
 
 /// An admitted call: its principal, its session and its name in the log.
@@ -18,6 +18,16 @@ pub struct Caller {
     session: Arc<Session>,
     request: RequestId,
     credential: CredentialKind,
+    minted: Minted,
+}
+
+/// What the gate made for the client on this call.
+#[derive(Clone, Debug)]
+pub enum Minted {
+    /// Nothing: the client goes on with what it has.
+    Nothing,
+    /// A session, by a handshake; its token is to be told to the client.
+    Token(Arc<SessionToken>),
 }
 
 /// What the client showed on this call.
@@ -61,9 +71,14 @@ impl Caller {
         &self.request
     }
 
-    /// What the client showed. A handshake that showed a session token has nothing to gain from a new one.
+    /// What the client showed.
     pub fn credential(&self) -> CredentialKind {
         self.credential
+    }
+
+    /// What the gate made for the client on this call.
+    pub fn minted(&self) -> &Minted {
+        &self.minted
     }
 
     pub(super) fn admitted(
@@ -71,8 +86,9 @@ impl Caller {
         session: Arc<Session>,
         request: RequestId,
         credential: CredentialKind,
+        minted: Minted,
     ) -> Self {
-        Self { principal, session, request, credential }
+        Self { principal, session, request, credential, minted }
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use async_trait::async_trait;
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::BallistaCodec;
 use ballista_core::serde::protobuf::ExecutorRegistration;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
@@ -340,7 +341,7 @@ async fn try_start_executor(
         work_dir,
         runtime(config, work_dir)?,
         config_producer(),
-        Arc::default(),
+        Arc::new(functions()?),
         Arc::new(LoggingMetricsCollector::default()),
         config.vcores.get(),
         Arc::new(DefaultExecutionEngine::new()),
@@ -433,6 +434,13 @@ fn runtime(config: &EmbeddedConfig, work_dir: &str) -> Result<RuntimeProducer, E
         .build_arc()
         .map_err(|error| EmbeddedError::Ballista(error.to_string()))?;
     Ok(Arc::new(move |_| Ok(Arc::clone(&runtime))))
+}
+
+/// Every function that the gate plans with; Ballista's own default lacks those on nested types.
+fn functions() -> Result<BallistaFunctionRegistry, EmbeddedError> {
+    let state = default_session_builder(default_config_producer())
+        .map_err(|error| EmbeddedError::Ballista(error.strip_backtrace()))?;
+    Ok(BallistaFunctionRegistry::from(&state))
 }
 
 fn config_producer() -> ConfigProducer {
