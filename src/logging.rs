@@ -16,7 +16,17 @@ pub fn start(log: &Log) -> Result<(), String> {
         LogLevel::Debug => "info",
         LogLevel::Trace => "debug",
     };
-    let engines = ["ballista_core", "ballista_executor", "ballista_scheduler", "datafusion", "h2", "hyper", "tower"];
+    let engines = [
+        "ballista_core",
+        "ballista_executor",
+        "ballista_scheduler",
+        "datafusion",
+        "h2",
+        "hyper",
+        "rustls",
+        "sqlparser",
+        "tower",
+    ];
     // Reported as errors there, and none: a reader that had enough rows, and metrics of a stage that was planned anew.
     let noise = match log.level {
         LogLevel::Error | LogLevel::Warn | LogLevel::Info => {

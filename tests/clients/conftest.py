@@ -167,11 +167,13 @@ def refusal(received, request):
 
 
 def pytest_collection_modifyitems(items):
-    """The search through everything received comes last, whatever the file names are."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    """Queries without an end come late: a gate that cannot stop them would starve all that follows. The search through
+    everything received comes last."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("last", "late")])
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "late: runs when all ordinary tests have run")
     config.addinivalue_line("markers", "last: runs when all other tests have run")
 
 

@@ -641,6 +641,7 @@ def test_a_connection_closes_at_once(gate):
 # --- time and crowds -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.late
 def test_a_cancelled_query_ends_at_once_and_the_gate_still_answers(connect, received):
     connection = connect()
     with connection.cursor() as cursor:
@@ -676,6 +677,7 @@ def test_a_reader_that_is_closed_early_does_not_disturb_the_next(connect):
     still_answers(connection)
 
 
+@pytest.mark.late
 def test_a_query_beyond_the_deadline_of_the_client_times_out(connect, refusal):
     connection = connect(connection={ConnectionOptions.TIMEOUT_QUERY.value: "1.0"})
     with connection.cursor() as cursor:

@@ -633,6 +633,7 @@ def test_a_reader_can_be_cancelled(gate, client):
     still_answers(gate, client)
 
 
+@pytest.mark.late
 def test_a_call_beyond_its_deadline_times_out_and_frees_the_cluster(gate, client, refusal):
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {gate.token}".encode())], timeout=2)
     error = within(
@@ -642,6 +643,7 @@ def test_a_call_beyond_its_deadline_times_out_and_frees_the_cluster(gate, client
     still_answers(gate, client)
 
 
+@pytest.mark.late
 def test_a_client_that_goes_away_frees_the_cluster(gate, client):
     for _ in range(4):
         leaving = gate.flight()

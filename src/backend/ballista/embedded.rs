@@ -25,7 +25,6 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_core::serde::scheduler::{ExecutorOperatingSystemSpecification, ExecutorSpecification};
 use ballista_core::utils::{default_config_producer, default_session_builder};
 use ballista_core::{BALLISTA_PROTOCOL_VERSION, ConfigProducer, RuntimeProducer};
-use ballista_executor::execution_engine::DefaultExecutionEngine;
 use ballista_executor::executor::Executor;
 use ballista_executor::executor_process::ExecutorProcessConfig;
 use ballista_executor::executor_server;
@@ -39,8 +38,6 @@ use ballista_scheduler::scheduler_process::create_scheduler;
 use ballista_scheduler::scheduler_server::{JobIdGenerator, SchedulerServer};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -50,7 +47,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use self::yielding::YieldAboveJoins;
+use self::yielding::YieldingEngine;
 use super::{BallistaBackend, ExecutorAllowList, ShuffleCompression, job_ids};
 
 /// How large the embedded cluster is and where it works.
@@ -252,16 +249,10 @@ async fn start_scheduler(
     };
     let cluster = BallistaCluster::new_memory(
         config.scheduler_endpoint(),
-        Arc::new(session_state),
+        Arc::new(default_session_builder),
         Arc::new(default_config_producer),
     );
     create_scheduler(cluster, Arc::new(config)).await.map_err(|error| EmbeddedError::Ballista(error.to_string()))
-}
-
-/// The scheduler's own state for a session: Ballista's, whose plans can be cancelled.
-fn session_state(config: SessionConfig) -> datafusion::error::Result<SessionState> {
-    let state = default_session_builder(config)?;
-    Ok(SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rule(Arc::new(YieldAboveJoins)).build())
 }
 
 /// Names jobs and tells the submitting task.
@@ -344,7 +335,7 @@ async fn try_start_executor(
         Arc::new(functions()?),
         Arc::new(LoggingMetricsCollector::default()),
         config.vcores.get(),
-        Arc::new(DefaultExecutionEngine::new()),
+        Arc::new(YieldingEngine::default()),
     ));
 
     let flight_stop = CancellationToken::new();
