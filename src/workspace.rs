@@ -181,7 +181,8 @@ impl Workspace {
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema(&self.template.default_catalog, &self.template.default_schema)
-            .set_usize("datafusion.sql_parser.recursion_limit", self.template.sql_depth);
+            // The parser counts several levels for one of `sql_depth`, which was held against the tokens before.
+            .set_usize("datafusion.sql_parser.recursion_limit", self.template.sql_depth.saturating_mul(PARSER_LEVELS));
         for (key, value) in self.settings.lock().iter() {
             // Checked when it was set.
             if settings::apply(config.options_mut(), key, value).is_err() {
@@ -197,5 +198,7 @@ impl Workspace {
     }
 }
 
+/// What a bracket with a subquery in it costs at most.
+const PARSER_LEVELS: usize = 4;
 /// Creating an external table reads its files' schema.
 const DDL: Duration = Duration::from_secs(60);

@@ -68,6 +68,8 @@ async fn watch(
             }
         }
         Err(failure) => {
+            // The client need not wait for what is done about the job.
+            drop(result.send(Err(failure)));
             if job.is_none() {
                 job = first_id(&mut statuses).await;
             }
@@ -77,7 +79,6 @@ async fn watch(
                 }
                 clean(&*backend, &job).await;
             }
-            drop(result.send(Err(failure)));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! (rule R19), by the builders of `arrow-flight`. Must not plan SQL.
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::sql::{CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::TableType;
@@ -80,7 +80,7 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
                 let Some(kind) = provider.table_type(&table).await.map_err(failed)? else { continue };
                 let fields = if command.include_schema {
                     match provider.table(&table).await.map_err(failed)? {
-                        Some(provider) => as_sent(&provider.schema()),
+                        Some(provider) => as_sent(&provider.schema(), [&catalog, &schema, &table]),
                         None => continue,
                     }
                 } else {
@@ -93,14 +93,64 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
     builder.build().map_err(Failure::internal)
 }
 
-/// A table's schema in the types in which its columns are sent.
-fn as_sent(schema: &Schema) -> Schema {
+/// A table's schema in the types in which its columns are sent. Every field says where it belongs and what SQL calls its
+/// type: a driver reads these without asking whether they are there (rule R20).
+fn as_sent(schema: &Schema, [catalog, db_schema, table]: [&str; 3]) -> Schema {
     let fields: Vec<Field> = schema
         .fields()
         .iter()
-        .map(|field| Field::new(field.name(), client_type(field.data_type()), field.is_nullable()))
+        .map(|field| {
+            let sent = client_type(field.data_type());
+            let metadata = [
+                ("ARROW:FLIGHT:SQL:CATALOG_NAME", catalog),
+                ("ARROW:FLIGHT:SQL:SCHEMA_NAME", db_schema),
+                ("ARROW:FLIGHT:SQL:TABLE_NAME", table),
+                ("ARROW:FLIGHT:SQL:TYPE_NAME", sql_type_name(&sent)),
+            ];
+            Field::new(field.name(), sent, field.is_nullable())
+                .with_metadata(metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        })
         .collect();
     Schema::new(fields)
+}
+
+/// SQL's name of a type.
+fn sql_type_name(sent: &DataType) -> &'static str {
+    match sent {
+        DataType::Null => "NULL",
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INTEGER",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "TINYINT UNSIGNED",
+        DataType::UInt16 => "SMALLINT UNSIGNED",
+        DataType::UInt32 => "INTEGER UNSIGNED",
+        DataType::UInt64 => "BIGINT UNSIGNED",
+        DataType::Float16 | DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Timestamp(_, None) => "TIMESTAMP",
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
+        DataType::Date32 | DataType::Date64 => "DATE",
+        DataType::Time32(_) | DataType::Time64(_) => "TIME",
+        DataType::Duration(_) | DataType::Interval(_) => "INTERVAL",
+        DataType::Binary | DataType::FixedSizeBinary(_) | DataType::LargeBinary | DataType::BinaryView => "VARBINARY",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
+        DataType::Decimal32(_, _)
+        | DataType::Decimal64(_, _)
+        | DataType::Decimal128(_, _)
+        | DataType::Decimal256(_, _) => "DECIMAL",
+        DataType::List(_)
+        | DataType::ListView(_)
+        | DataType::FixedSizeList(_, _)
+        | DataType::LargeList(_)
+        | DataType::LargeListView(_) => "ARRAY",
+        DataType::Struct(_) => "STRUCT",
+        DataType::Map(_, _) => "MAP",
+        DataType::Union(_, _) => "UNION",
+        DataType::Dictionary(_, value) => sql_type_name(value),
+        DataType::RunEndEncoded(_, values) => sql_type_name(values.data_type()),
+    }
 }
 
 /// JDBC's names for kinds of tables; tools filter by them.

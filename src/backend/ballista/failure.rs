@@ -87,6 +87,9 @@ enum Detail {
 }
 
 const OWN_FAULTS: &[(&str, Detail)] = &[
+    // Plans travel as protobuf, which is not read deeper than 100 messages.
+    ("RecursionLimitReached", Detail::Fixed(TOO_DEEP)),
+    ("recursion limit reached", Detail::Fixed(TOO_DEEP)),
     ("Divide by zero", Detail::Fixed("divide by zero")),
     ("DivideByZero", Detail::Fixed("divide by zero")),
     ("Cast error: ", Detail::Follows("cast error")),
@@ -101,6 +104,7 @@ const OWN_FAULTS: &[(&str, Detail)] = &[
     ("ResourcesExhausted", Detail::Fixed("the query needs more memory than an executor may use")),
 ];
 
+const TOO_DEEP: &str = "the statement nests too deeply for the cluster";
 /// The engine's words for an executor that is gone.
 const AWAY: &[&str] = &[
     "Connection refused",
