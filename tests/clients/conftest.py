@@ -49,6 +49,11 @@ class Gate:
             uri or self.url, db_kwargs=options, conn_kwargs=connection, autocommit=autocommit
         )
 
+    def processor_seconds(self):
+        """What the gate's process has used so far; the embedded cluster is part of it."""
+        fields = pathlib.Path(f"/proc/{os.environ['PORTCULLIS_PID']}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def flight(self, **options):
         return flight.FlightClient(self.url, tls_root_certs=self.ca, **options)
 

@@ -7,6 +7,7 @@ of calls and bad credentials, and the four places where a client learns a schema
 import random
 import re
 import socket
+import time
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -652,3 +653,20 @@ def test_a_client_that_goes_away_frees_the_cluster(gate, client):
             leaving.get_flight_info(command(proto.statement_query(ENDLESS)), options)
         leaving.close()
     still_answers(gate, client)
+
+
+@pytest.mark.late
+def test_an_abandoned_query_stops_using_the_processor(gate, client):
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {gate.token}".encode())], timeout=3)
+    before = gate.processor_seconds()
+    with pytest.raises(flight.FlightTimedOutError):
+        client.get_flight_info(command(proto.statement_query(ENDLESS)), options)
+    # Proof that it had begun to work.
+    assert gate.processor_seconds() - before > 0.5
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        used = gate.processor_seconds()
+        time.sleep(2)
+        if gate.processor_seconds() - used < 0.4:
+            return
+    pytest.fail("the gate was still busy 30 s after its only client had left")

@@ -108,6 +108,11 @@ const TOO_DEEP: &str = "the statement nests too deeply for the cluster";
 /// The engine's words for an executor that is gone.
 const AWAY: &[&str] = &[
     "Connection refused",
+    "Connection reset",
+    "connection closed",
+    "broken pipe",
+    "h2 protocol error",
+    "http2 error",
     "ConnectionRefused",
     "GrpcConnectionError",
     "GrpcActionError",
