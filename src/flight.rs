@@ -291,19 +291,7 @@ impl FlightService for Flight {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         let caller = caller(&request)?;
-        // The first message holds the command. The rest is not waited for (rule R16) and never decoded.
-        let mut messages = request.into_inner();
-        let first = match tokio::time::timeout(FIRST_MESSAGE, messages.message()).await {
-            Ok(first) => first?,
-            Err(_) => {
-                return Err(Failure::new(Class::DeadlineExceeded, "no command arrived").into_status(caller.request()));
-            }
-        };
-        let update = match first.and_then(|message| message.flight_descriptor) {
-            Some(descriptor) => Update::from_descriptor(descriptor),
-            None => Err(Failure::new(Class::InvalidArgument, "the first message has no descriptor")),
-        };
-        let count = match update {
+        let count = match first_command(request.into_inner()).await {
             Ok(update) => self.core.update(&caller, update).await,
             Err(failure) => Err(failure),
         };
@@ -336,6 +324,18 @@ impl FlightService for Flight {
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     Caller::from_extensions(request.extensions())
         .map_err(|failure| failure.into_status(&crate::status::RequestId::fresh()))
+}
+
+/// The command of a `DoPut`, from its first message. The rest is not waited for (rule R16) and never decoded.
+async fn first_command(mut messages: Streaming<FlightData>) -> Result<Update, Failure> {
+    let first = tokio::time::timeout(FIRST_MESSAGE, messages.message())
+        .await
+        .map_err(|_| Failure::new(Class::DeadlineExceeded, "no command arrived"))?
+        .map_err(|status| Failure::new(Class::InvalidArgument, "the request cannot be read").because(status))?;
+    match first.and_then(|message| message.flight_descriptor) {
+        Some(descriptor) => Update::from_descriptor(descriptor),
+        None => Err(Failure::new(Class::InvalidArgument, "the first message has no descriptor")),
+    }
 }
 
 /// Refused after the identity is known, never before.

@@ -43,7 +43,9 @@ SCHEMAS = {
     "union_of_types": "SELECT 1 AS x UNION ALL SELECT 2.5",
     "values": "VALUES (1, 'a'), (2, NULL)",
     "whole_table": "SELECT * FROM lineitem WHERE l_orderkey < 100",
-    "window": "SELECT n_name, row_number() OVER (ORDER BY n_name) AS n, lag(n_name) OVER (ORDER BY n_name) AS p FROM nation",
+    "window": (
+        "SELECT n_name, row_number() OVER (ORDER BY n_name) AS n, lag(n_name) OVER (ORDER BY n_name) AS p FROM nation"
+    ),
 }
 
 UTC = datetime.timezone.utc
@@ -129,7 +131,7 @@ REFUSED = {
     "copy_to_a_file": "COPY nation TO '/etc/portcullis-was-here.csv'",
     "copy_to_a_url": "COPY (SELECT 1) TO 'file:///etc/portcullis-was-here.parquet' STORED AS PARQUET",
     "create_external_table_absolute": "CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION '/etc/passwd'",
-    "create_external_table_http": "CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION 'http://169.254.169.254/latest/'",
+    "create_external_table_http": "CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION 'http://127.0.0.1:9/latest/'",
     "create_external_table_relative": "CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION '../../../../etc/passwd'",
     "create_external_table_s3": "CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION 's3://bucket/x/'",
     "create_external_table_url": "CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION 'file:///etc/passwd'",

@@ -41,7 +41,7 @@ CODES = {
 
 
 def code(error):
-    """The gRPC code. The driver gives it as `vendor_code` only where a status has no details, and always in its text."""
+    """The gRPC code: always in the text, but as `vendor_code` only where a status has no details."""
     if error.vendor_code is not None:
         return error.vendor_code
     names = re.findall(r"\((\w+); \w+", str(error))
@@ -429,7 +429,8 @@ def objects(connection, **how):
         tree[catalog["catalog_name"]] = schemas and {
             schema["db_schema_name"]: schema["db_schema_tables"]
             and {
-                table["table_name"]: table["table_columns"] and [column["column_name"] for column in table["table_columns"]]
+                table["table_name"]: table["table_columns"]
+                and [column["column_name"] for column in table["table_columns"]]
                 for table in schema["db_schema_tables"]
             }
             for schema in schemas
@@ -672,7 +673,9 @@ def test_a_cancelled_query_ends_at_once_and_the_gate_still_answers(connect, rece
 def test_a_reader_that_is_closed_early_does_not_disturb_the_next(connect):
     connection = connect()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT a.*, b.l_comment AS other FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey LIMIT 500000")
+        cursor.execute(
+            "SELECT a.*, b.l_comment AS other FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey LIMIT 500000"
+        )
         assert cursor.fetchone()
     still_answers(connection)
 

@@ -540,8 +540,9 @@ def test_a_handle_is_no_ticket_and_a_ticket_is_no_handle(gate, client, refusal):
     ticket = info.endpoints[0].ticket.ticket
     _, body = proto.unpack_any(ticket)
     sealed = proto.first(proto.fields(body), 1)
+    as_ticket = proto.any_message("TicketStatementQuery", proto.message(handle))
     swapped = [
-        lambda: everything(client.do_get(flight.Ticket(proto.any_message("TicketStatementQuery", proto.message(handle))), gate.headers())),
+        lambda: everything(client.do_get(flight.Ticket(as_ticket), gate.headers())),
         lambda: client.get_flight_info(command(proto.prepared_query(sealed)), gate.headers()),
     ]
     for call in swapped:
@@ -575,7 +576,14 @@ def test_a_forged_ticket_of_the_cluster_makes_the_gate_dial_nobody(gate, client,
 
 
 def test_sql_with_odd_characters_is_refused_or_answered(gate, client, received):
-    odd = ["SELECT 1\x00", "\ufeffSELECT 1 AS x", "SELECT '\u202e' AS x", "ＳＥＬＥＣＴ 1", "SELECT\u20281", "SELECT 1 AS \"\""]
+    odd = [
+        "SELECT 1\x00",
+        "\ufeffSELECT 1 AS x",
+        "SELECT '\u202e' AS x",
+        "ＳＥＬＥＣＴ 1",
+        "SELECT\u20281",
+        "SELECT 1 AS \"\"",
+    ]
     for sql in odd:
         try:
             ask(gate, client, sql)
