@@ -1,0 +1,28 @@
+//! The promises of the gate, kept by the real thing: TLS, real clients, a real Ballista cluster in this process.
+//!
+//! One binary, so that the engine is linked once, and one cluster for most tests. Must not look inside the gate: what
+//! is asserted here a client or an operator can see.
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed step fails the test"
+)]
+
+mod support;
+
+mod cli;
+mod gate;
+mod handles;
+mod handshake;
+mod leak;
+mod lifecycle;
+mod messages;
+mod redaction;
+mod schema;
+mod session;
+mod sql;
+mod ssrf;
+
+mod pasted;
