@@ -14,10 +14,11 @@ use tokio::time::timeout;
 /// A place; it is free again when this is dropped.
 pub(crate) type Place = OwnedSemaphorePermit;
 
-/// `each` places for every identity.
+/// Places for every identity.
 #[derive(Debug)]
 pub(crate) struct Slots {
     each: usize,
+    waiting: usize,
     wait: Duration,
     held: Mutex<HashMap<IdentityKey, Arc<Semaphore>>>,
 }
@@ -27,8 +28,9 @@ pub(crate) struct Slots {
 pub(crate) struct Full;
 
 impl Slots {
-    pub(crate) fn new(each: usize, wait: Duration) -> Self {
-        Self { each, wait, held: Mutex::default() }
+    /// `each` places, for which `waiting` more may wait for as long as `wait`.
+    pub(crate) fn new(each: usize, waiting: usize, wait: Duration) -> Self {
+        Self { each, waiting, wait, held: Mutex::default() }
     }
 
     /// A place for `owner`, after a bounded wait.
@@ -44,7 +46,7 @@ impl Slots {
             return Ok(place);
         }
         // Held by the map, by each taken place, by each that waits, and by this call.
-        if Arc::strong_count(&places) > self.each.saturating_mul(2).saturating_add(1) {
+        if Arc::strong_count(&places) > self.each.saturating_add(self.waiting).saturating_add(1) {
             return Err(Full);
         }
         match timeout(self.wait, places.acquire_owned()).await {
@@ -82,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_identity_has_its_places_and_as_many_waiters_and_no_more() {
-        let slots = Arc::new(Slots::new(2, Duration::from_secs(5)));
+        let slots = Arc::new(Slots::new(2, 2, Duration::from_secs(5)));
         let alice = key("alice");
         let (first, _second) = (slots.take(&alice).await.unwrap(), slots.take(&alice).await.unwrap());
         assert!(slots.take(&key("bob")).await.is_ok(), "another identity is not concerned");
@@ -104,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_wait_ends() {
-        let slots = Slots::new(1, Duration::from_millis(50));
+        let slots = Slots::new(1, 1, Duration::from_millis(50));
         let _taken = slots.take(&key("alice")).await.unwrap();
         assert_eq!(slots.take(&key("alice")).await.unwrap_err(), Full);
     }

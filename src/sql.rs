@@ -5,6 +5,7 @@
 
 pub mod access;
 mod caps;
+mod expansion;
 pub(crate) mod failure;
 mod planner;
 pub mod settings;
@@ -78,7 +79,7 @@ pub enum SessionStatement {
 impl Statements {
     /// A compiler with its own planning threads.
     pub fn new(caps: SqlCaps, locations: Locations) -> std::io::Result<Self> {
-        let planning = Slots::new(PLANNERS_PER_PRINCIPAL, PLANNING);
+        let planning = Slots::new(PLANNERS_PER_PRINCIPAL, WAITING_PER_PRINCIPAL, PLANNING);
         Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
@@ -124,6 +125,7 @@ async fn plan(
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_parsing(&error))?;
     caps.check_statement(&statement)?;
+    expansion::check(&statement, state).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
     let plan = access::authorize(plan, state, locations, principal)?;
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state) };
@@ -215,8 +217,10 @@ pub(crate) fn ddl_kind(ddl: &DdlStatement) -> &'static str {
 /// Statements planned at the same time: planning is CPU work and a planner cannot be stopped, only waited for.
 const PLANNERS: usize = 4;
 /// Statements of one identity among them, so that nobody's heavy planning stops everybody's.
-const PLANNERS_PER_PRINCIPAL: usize = 2;
-const QUEUE: usize = 64;
+const PLANNERS_PER_PRINCIPAL: usize = 3;
+/// Planning takes a millisecond: many may wait for their turn.
+const WAITING_PER_PRINCIPAL: usize = 512;
+const QUEUE: usize = 1024;
 const PLANNING: Duration = Duration::from_secs(10);
 
 pub(crate) use self::wire_types::client_type;

@@ -2,6 +2,8 @@
 //!
 //! Names all layers and decides nothing. The health service is the one thing outside the gate, in sight below.
 
+mod deadline;
+
 use std::any::Any;
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -20,6 +22,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 
+use self::deadline::Wait;
 use crate::gate::GateLayer;
 use crate::status::{Class, Failure, RequestId};
 
@@ -114,7 +117,8 @@ where
         if request.uri().path().starts_with(HEALTH) {
             Box::pin(self.health.clone().oneshot(request))
         } else {
-            Box::pin(self.gated.clone().oneshot(request).map(answered))
+            let wait = Wait::of(request.headers());
+            Box::pin(deadline::within(wait, self.gated.clone().oneshot(request).map(answered)))
         }
     }
 }

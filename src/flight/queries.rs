@@ -53,7 +53,11 @@ pub(super) enum Answer {
 
 impl Queries {
     pub(super) fn new(backend: Arc<dyn QueryBackend>, running_per_principal: usize) -> Self {
-        Self { backend, running: Slots::new(running_per_principal, WAIT), records: Mutex::default() }
+        Self {
+            backend,
+            running: Slots::new(running_per_principal, running_per_principal, WAIT),
+            records: Mutex::default(),
+        }
     }
 
     /// A place among the running queries of `owner`. More wait, bounded in number and time.

@@ -40,12 +40,12 @@ pub(crate) fn of_planning(error: &DataFusionError) -> Failure {
 }
 
 /// An error of parsing one statement.
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other error is one of planning")]
 pub(crate) fn of_parsing(error: &DataFusionError) -> Failure {
     match error {
         DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
             Failure::new(Class::InvalidArgument, "a request takes one statement")
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "every other error is one of planning")]
         other => of_planning(other),
     }
 }

@@ -5,7 +5,7 @@
 //! those ports trust every process on this machine (findings F1-F3): `serve`, `demo` and `check` say so.
 
 mod executor;
-mod yielding;
+mod stopping;
 
 use std::collections::HashSet;
 use std::fmt;

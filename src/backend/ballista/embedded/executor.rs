@@ -35,7 +35,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use super::yielding::YieldingEngine;
+use super::stopping::StoppingEngine;
 use super::{EmbeddedConfig, EmbeddedError, MAX_MESSAGE, MAX_MESSAGE_U32, STOP};
 
 /// One executor: its Flight port for results, its gRPC port for tasks.
@@ -144,7 +144,7 @@ async fn try_start(
         Arc::new(functions()?),
         Arc::new(LoggingMetricsCollector::default()),
         config.vcores.get(),
-        Arc::new(YieldingEngine::default()),
+        Arc::new(StoppingEngine::default()),
     ));
 
     let flight_stop = CancellationToken::new();
