@@ -93,8 +93,8 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
     builder.build().map_err(Failure::internal)
 }
 
-/// A table's schema in the types in which its columns are sent. Every field says where it belongs and what SQL calls its
-/// type: a driver reads these without asking whether they are there (rule R20).
+/// A table's schema in the types in which its columns are sent. Every field says where it belongs and what SQL calls
+/// its type: a driver reads these without asking whether they are there (rule R20).
 fn as_sent(schema: &Schema, [catalog, db_schema, table]: [&str; 3]) -> Schema {
     let fields: Vec<Field> = schema
         .fields()

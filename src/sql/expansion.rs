@@ -36,9 +36,7 @@ pub(super) async fn check(statement: &Statement, state: &SessionState) -> Result
     if relations > MAX_RELATIONS {
         return Err(Failure::about_request(
             Class::InvalidArgument,
-            format!(
-                "the statement reads more than {MAX_RELATIONS} relations when its views and WITH queries are written out"
-            ),
+            format!("the statement reads more than {MAX_RELATIONS} relations, its views and WITH queries written out"),
         ));
     }
     Ok(())

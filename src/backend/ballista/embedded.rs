@@ -1,8 +1,8 @@
 //! A Ballista cluster inside this process: one scheduler with the push policy and its executors.
 //!
-//! With the files below it the one place that names `ballista-scheduler` and `ballista-executor`. The scheduler is called
-//! without a socket by the gate; executors still need loopback ports among themselves and towards the scheduler, and
-//! those ports trust every process on this machine (findings F1-F3): `serve`, `demo` and `check` say so.
+//! With the files below it the one place that names `ballista-scheduler` and `ballista-executor`. The scheduler is
+//! called without a socket by the gate; executors still need loopback ports among themselves and towards the
+//! scheduler, and those ports trust every process on this machine (findings F1-F3): `serve`, `demo` and `check` say so.
 
 mod executor;
 mod stopping;
