@@ -41,7 +41,9 @@ impl Wait {
             .get("grpc-timeout")
             .and_then(|value| value.to_str().ok())
             .and_then(parse)
-            .map_or(Self::Forever, |time| Self::For(time.saturating_sub((time / 20).min(MARGIN))))
+            .map_or(Self::Forever, |time| {
+                Self::For(time.saturating_sub(time.checked_div(20).unwrap_or_default().min(MARGIN)))
+            })
     }
 }
 

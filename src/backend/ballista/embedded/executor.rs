@@ -31,8 +31,8 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 
 use super::stopping::StoppingEngine;
@@ -149,7 +149,6 @@ async fn try_start(
 
     let flight_stop = CancellationToken::new();
     let server = Server::builder()
-        .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .add_service(
@@ -157,7 +156,10 @@ async fn try_start(
                 .max_decoding_message_size(MAX_MESSAGE)
                 .max_encoding_message_size(MAX_MESSAGE),
         )
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), flight_stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            flight_stop.clone().cancelled_owned(),
+        );
     let flight_server = tokio::spawn(async move {
         if let Err(error) = server.await {
             tracing::error!(%error, "an embedded executor's port closed");
