@@ -3,9 +3,12 @@
 //! What the session's state does not hold does not exist here either. Schemas are the specification's to the byte
 //! (rule R19), by the builders of `arrow-flight`. Must not plan SQL.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::sql::{CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables};
+use datafusion::catalog::CatalogProvider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::TableType;
 
@@ -52,11 +55,7 @@ pub(super) async fn answer(command: Metadata, state: &SessionState) -> Result<Re
 fn db_schemas(command: CommandGetDbSchemas, state: &SessionState) -> Result<RecordBatch, Failure> {
     check_pattern(command.db_schema_filter_pattern.as_deref())?;
     let mut builder = command.clone().into_builder();
-    for catalog in sorted(state.catalog_list().catalog_names()) {
-        if command.catalog.as_ref().is_some_and(|wanted| *wanted != catalog) {
-            continue;
-        }
-        let Some(provider) = state.catalog_list().catalog(&catalog) else { continue };
+    for (catalog, provider) in catalogs(state, command.catalog.as_deref()) {
         for schema in sorted(provider.schema_names()) {
             builder.append(&catalog, schema);
         }
@@ -68,11 +67,7 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
     check_pattern(command.db_schema_filter_pattern.as_deref())?;
     check_pattern(command.table_name_filter_pattern.as_deref())?;
     let mut builder = command.clone().into_builder();
-    for catalog in sorted(state.catalog_list().catalog_names()) {
-        if command.catalog.as_ref().is_some_and(|wanted| *wanted != catalog) {
-            continue;
-        }
-        let Some(provider) = state.catalog_list().catalog(&catalog) else { continue };
+    for (catalog, provider) in catalogs(state, command.catalog.as_deref()) {
         for schema in sorted(provider.schema_names()) {
             let Some(provider) = provider.schema(&schema) else { continue };
             for table in sorted(provider.table_names()) {
@@ -91,6 +86,16 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
         }
     }
     builder.build().map_err(Failure::internal)
+}
+
+/// The catalogs that a filter lets through: all without one, and none of ours for the empty name.
+fn catalogs(state: &SessionState, wanted: Option<&str>) -> Vec<(String, Arc<dyn CatalogProvider>)> {
+    let list = state.catalog_list();
+    sorted(list.catalog_names())
+        .into_iter()
+        .filter(|name| wanted.is_none_or(|wanted| wanted == name))
+        .filter_map(|name| list.catalog(&name).map(|catalog| (name, catalog)))
+        .collect()
 }
 
 /// A table's schema in the types in which its columns are sent. Every field says where it belongs and what SQL calls

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::run::{Trouble, for_each_line};
+use crate::run::{Trouble, for_each_line, succeed};
 
 /// A gate that answers queries.
 pub(crate) struct Gate {
@@ -20,7 +20,7 @@ pub(crate) struct Gate {
     pub(crate) folder: PathBuf,
     /// Everything the process prints.
     pub(crate) output: PathBuf,
-    process: rustix::process::Pid,
+    process: u32,
     ended: Receiver<std::io::Result<ExitStatus>>,
 }
 
@@ -48,7 +48,7 @@ impl Gate {
             .stderr(Stdio::from(stderr))
             .spawn()
             .map_err(|error| trouble("start", binary, &error))?;
-        let process = rustix::process::Pid::from_child(&child);
+        let process = child.id();
         let ready = ready_line(&mut child, log);
         let ended = when_ended(child);
         match ready.recv_timeout(START) {
@@ -62,7 +62,7 @@ impl Gate {
                 )))
             }
             Err(RecvTimeoutError::Timeout) => {
-                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+                let _ = signal(process, "KILL");
                 let seconds = START.as_secs();
                 Err(Trouble::new(format!(
                     "the gate was not ready after {seconds} s; its output ends:\n{}",
@@ -74,7 +74,7 @@ impl Gate {
 
     /// The process id, for a client suite that looks at the gate from outside.
     pub(crate) fn process_id(&self) -> String {
-        self.process.as_raw_nonzero().to_string()
+        self.process.to_string()
     }
 
     /// Asks the gate to stop as an operator would, and demands that it does so in time and without a complaint.
@@ -82,8 +82,7 @@ impl Gate {
         if let Ok(early) = self.ended.try_recv() {
             return Err(Trouble::new(format!("the gate had ended by itself ({early:?}):\n{}", tail(&self.output))));
         }
-        rustix::process::kill_process(self.process, rustix::process::Signal::TERM)
-            .map_err(|error| Trouble::new(format!("cannot stop the gate: {error}")))?;
+        signal(self.process, "TERM")?;
         match self.ended.recv_timeout(STOP) {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
@@ -91,12 +90,18 @@ impl Gate {
             }
             Ok(Err(error)) => Err(Trouble::new(format!("cannot wait for the gate: {error}"))),
             Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
-                let _ = rustix::process::kill_process(self.process, rustix::process::Signal::KILL);
+                let _ = signal(self.process, "KILL");
                 let seconds = STOP.as_secs();
                 Err(Trouble::new(format!("the gate still ran {seconds} s after SIGTERM:\n{}", tail(&self.output))))
             }
         }
     }
+}
+
+/// By the shell, which has `kill` built in: the standard library cannot send a signal, and a crate that can would give
+/// the engine's build other features than `cargo run` does.
+fn signal(process: u32, name: &str) -> Result<(), Trouble> {
+    succeed(Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &process.to_string()]))
 }
 
 /// Copies standard output into the log for as long as the process lives, and sends the address once.

@@ -16,6 +16,7 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, Ticket};
 use ballista_core::serde::protobuf;
 use ballista_core::serde::protobuf::{FetchPartition, PartitionLocation, ShuffleFileKind, ShuffleLayout};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use prost::Message;
@@ -123,7 +124,7 @@ impl Executors {
         let action = Action { r#type: "IO_BLOCK_TRANSPORT".to_owned(), body: request(part).into() };
         let response = self.call(part.address, |mut client| async move { client.do_action(action).await }).await?;
         let blocks = response.map_ok(|block| block.body).map_err(|status| failure::of_rpc(&status)).boxed();
-        with_schema(Frames::new(blocks).boxed()).await
+        with_schema(Frames::new(each_in_time(blocks)).boxed()).await
     }
 
     /// Messages that the executor decoded and encoded again (`DoGet`).
@@ -133,7 +134,7 @@ impl Executors {
         let messages = response
             .map_ok(|data| IpcMessage { header: data.data_header, body: data.data_body })
             .map_err(|status| failure::of_rpc(&status));
-        with_schema(messages.boxed()).await
+        with_schema(each_in_time(messages.boxed())).await
     }
 
     async fn call<T, F>(
@@ -183,9 +184,23 @@ impl Executors {
     }
 }
 
+/// Every item has a deadline, counted while somebody waits for it: a reader that rests is not the executor's fault.
+fn each_in_time<T: Send + 'static>(
+    items: BoxStream<'static, Result<T, BackendError>>,
+) -> BoxStream<'static, Result<T, BackendError>> {
+    futures::stream::unfold(Some(items), |items| async move {
+        let mut items = items?;
+        match tokio::time::timeout(NEXT_ITEM, items.next()).await {
+            Ok(item) => item.map(|item| (item, Some(items))),
+            Err(_) => Some((Err(BackendError::unavailable("an executor stopped sending a result")), None)),
+        }
+    })
+    .boxed()
+}
+
 /// Takes the schema message off the front.
 async fn with_schema(
-    mut messages: futures::stream::BoxStream<'static, Result<IpcMessage, BackendError>>,
+    mut messages: BoxStream<'static, Result<IpcMessage, BackendError>>,
 ) -> Result<PartStream, BackendError> {
     let first = tokio::time::timeout(FIRST_ANSWER, messages.next())
         .await
@@ -234,6 +249,7 @@ const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 const MAX_POOLED: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(3);
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
+const NEXT_ITEM: Duration = Duration::from_secs(60);
 /// What a resting reader holds at most, beside the block in hand.
 const STREAM_WINDOW: u32 = 8 * 1024 * 1024;
 /// HTTP/2's largest: no limit beyond the streams' own.

@@ -2,7 +2,8 @@
 //!
 //! Ballista 55 runs each partition of a task as a tokio task of its own and drops only the handles when the task is
 //! cancelled: the partitions run to their end. Here the executor's engine watches its own future, and every leaf and
-//! join asks before each batch whether it was dropped. Must not change what a plan computes.
+//! join asks before each batch whether it was dropped, and yields now and then: a join that makes many batches of one
+//! input batch would otherwise hold its thread for minutes. Must not change what a plan computes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -143,18 +144,29 @@ impl ExecutionPlan for UntilStoppedExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.input.execute(partition, context)?;
-        let (schema, stop) = (rows.schema(), self.stop.clone());
-        let rows = rows.map(move |batch| {
-            if stop.is_cancelled() {
+        let schema = rows.schema();
+        let watched = futures::stream::unfold((rows, self.stop.clone(), 0), |(mut rows, stop, batches)| async move {
+            if batches == 0 {
+                // The cancellation is carried out on the executor's threads as well: one of them has to be let go.
+                tokio::task::yield_now().await;
+            }
+            let batch = if stop.is_cancelled() {
                 Err(DataFusionError::Execution("the task was cancelled".to_owned()))
             } else {
-                batch
-            }
+                rows.next().await?
+            };
+            Some((batch, (rows, stop, next(batches))))
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, watched)))
     }
 }
 
+fn next(batches: usize) -> usize {
+    if batches.saturating_add(1) == YIELD_EVERY { 0 } else { batches.saturating_add(1) }
+}
+
+/// Batches between two looks at what else there is to do.
+const YIELD_EVERY: usize = 8;
 const JOINS: &[&str] = &[
     "CrossJoinExec",
     "HashJoinExec",
