@@ -53,6 +53,7 @@ pub struct EmbeddedConfig {
 pub struct Embedded {
     backend: BallistaBackend<EmbeddedScheduler>,
     executors: Arc<Mutex<Vec<RunningExecutor>>>,
+    addresses: Arc<Mutex<HashSet<SocketAddr>>>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
     work_dir: PathBuf,
@@ -118,10 +119,10 @@ impl Embedded {
             scheduler_address,
             work_dir.clone(),
             Arc::clone(&executors),
-            addresses,
+            Arc::clone(&addresses),
             stop.clone(),
         ));
-        Ok(Self { backend, executors, stop, tasks, work_dir })
+        Ok(Self { backend, executors, addresses, stop, tasks, work_dir })
     }
 
     /// The backend over this cluster.
@@ -132,6 +133,8 @@ impl Embedded {
     /// Ends every executor at once, as a crash would: the fault that tests need. The cluster starts new ones by itself.
     pub fn danger_kill_executors(&self) {
         for executor in self.executors.lock().iter() {
+            // Connections that were open outlive the port they came through; nobody may use them any more.
+            self.addresses.lock().remove(&executor.flight);
             executor.kill();
         }
     }
