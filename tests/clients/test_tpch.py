@@ -1,4 +1,4 @@
-"""TPC-H: all 22 queries at scale 0.01, row by row against another engine, through ADBC and through pyarrow.
+"""TPC-H: all 22 queries at scale 0.01, row by row against another engine, through ADBC, pyarrow and the Rust client.
 
 DuckDB gets the rows that the gate serves and runs the same SQL text; its own generator is what the rows themselves
 are compared with. Must not adapt a query: what is standard
@@ -8,6 +8,8 @@ enough for DuckDB and DataFusion is asked as it is.
 import decimal
 import itertools
 import math
+import os
+import subprocess
 
 import duckdb
 import duckdb_extensions
@@ -105,6 +107,17 @@ def test_pyarrow_and_the_other_engine_agree_on_query(number, tpch, gate, client)
     info = client.get_flight_info(descriptor, gate.headers())
     table = pa.concat_tables(everything(client.do_get(e.ticket, gate.headers())) for e in info.endpoints)
     assert table.schema.equals(info.schema)
+    compare_names(names, table.schema.names)
+    compare(number, expected, list(zip(*(column.to_pylist() for column in table.columns))))
+
+
+@pytest.mark.parametrize("number", ORDER)
+def test_the_rust_client_and_the_other_engine_agree_on_query(number, tpch, gate):
+    sql, names, expected = tpch[number]
+    client = [os.environ["PORTCULLIS_RUST_CLIENT"], os.environ["PORTCULLIS_CA"], os.environ["PORTCULLIS_TOKEN_FILE"]]
+    ran = subprocess.run([*client, gate.url], input=sql.encode(), capture_output=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr.decode()
+    table = pa.ipc.open_stream(ran.stdout).read_all()
     compare_names(names, table.schema.names)
     compare(number, expected, list(zip(*(column.to_pylist() for column in table.columns))))
 

@@ -23,7 +23,7 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
         Ok(())
     });
     let built = report.check("build the gate", || {
-        succeed(cargo(places).args(["build", "--package", "portcullis", "--bin", "portcullis"]))
+        succeed(cargo(places).args(["build", "--package", "portcullis", "--bin", "portcullis", "--example", "query"]))
     });
     let (Some(python), true) = (python, built) else { return };
 
@@ -54,6 +54,7 @@ fn pytest(places: &Places, python: &Path, gate: &Gate, run: &Path, report: &mut 
             .env("PORTCULLIS_CA", gate.folder.join("ca.pem"))
             .env("PORTCULLIS_OUTPUT", &gate.output)
             .env("PORTCULLIS_PID", gate.process_id())
+            .env("PORTCULLIS_RUST_CLIENT", places.binaries.join("examples/query"))
             .env("PORTCULLIS_COUNTS", &counts),
     );
     let rows = fs::read_to_string(&counts).unwrap_or_default();
