@@ -1,6 +1,6 @@
 //! The session options that a client may see and set, with their bounds.
 //!
-//! Everything that is not in [`SETTABLE`] is refused: runtime-wide keys (memory, temporary directories), the parser's
+//! Everything that is not in the list below is refused: runtime-wide keys (memory, temporary directories), the parser's
 //! own limits and whatever the engine adds later. The same list is what `SHOW ALL` shows.
 
 use datafusion::config::ConfigOptions;
