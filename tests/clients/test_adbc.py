@@ -7,6 +7,8 @@ the default session of the shared token as it found it.
 import concurrent.futures
 import contextlib
 import re
+import subprocess
+import sys
 import threading
 
 import adbc_driver_flightsql
@@ -715,3 +717,12 @@ def test_one_connection_serves_several_threads(connect):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(24), timeout=5 * DEADLINE)) == [[(number,)] for number in range(24)]
+
+
+def test_the_lines_that_the_demo_prints_work_when_pasted(gate):
+    printed = gate.output.read_text()
+    lines = printed.split("ADBC, in Python", 1)[1].split("\n\n", 2)[1]
+    assert "dbapi.connect" in lines
+    ran = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert "n_name" in ran.stdout and "MOROCCO" in ran.stdout
