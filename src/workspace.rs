@@ -189,9 +189,12 @@ impl Workspace {
                 tracing::warn!(%key, "an option of the session no longer applies");
             }
         }
-        let state = self.template.builder.build(&self.principal, config).await.map_err(|error| {
-            Failure::new(Class::Unavailable, "the session's catalog is away for the moment").because(error)
-        })?;
+        let away = || Failure::new(Class::Unavailable, "the session's catalog is away for the moment");
+        // An embedder's builder may ask somebody else.
+        let state = tokio::time::timeout(BUILD, self.template.builder.build(&self.principal, config))
+            .await
+            .map_err(|_| away().because("the session builder did not answer in time"))?
+            .map_err(|error| away().because(error))?;
         let base = Arc::clone(state.catalog_list());
         let list = OverlayCatalogList::new(base, Arc::clone(&self.overlay));
         Ok(SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build())
@@ -200,5 +203,6 @@ impl Workspace {
 
 /// What a bracket with a subquery in it costs at most.
 const PARSER_LEVELS: usize = 4;
+const BUILD: Duration = Duration::from_secs(30);
 /// Creating an external table reads its files' schema.
 const DDL: Duration = Duration::from_secs(60);

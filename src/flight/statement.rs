@@ -6,6 +6,7 @@
 //! [`Statements`]: crate::sql::Statements
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -84,7 +85,9 @@ impl Core {
             Ticket::Metadata(command) => {
                 let command = Metadata::from_any(command)?;
                 let state = self.workspace(caller).state().await?;
-                let rows = metadata::answer(command, &state).await?;
+                let rows = tokio::time::timeout(METADATA, metadata::answer(command, &state))
+                    .await
+                    .map_err(|_| Failure::new(Class::DeadlineExceeded, "the catalog did not answer in time"))??;
                 return Ok(results::of_batches(rows.schema(), futures::stream::iter([Ok(rows)]).boxed()));
             }
         };
@@ -167,3 +170,6 @@ fn until_late(
     })
     .boxed()
 }
+
+/// A catalog may ask somebody else for its tables.
+const METADATA: Duration = Duration::from_secs(30);
