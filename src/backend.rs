@@ -7,6 +7,7 @@ pub mod ballista;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -25,6 +26,9 @@ use futures::stream::BoxStream;
 /// [`clean`]: Self::clean
 #[async_trait]
 pub trait QueryBackend: fmt::Debug + Send + Sync + 'static {
+    /// How long the engine keeps a finished result by itself; no ticket may promise more.
+    fn result_ttl(&self) -> Duration;
+
     /// The engine's own session configuration: what SQL must be planned with so that the plan can be distributed.
     fn session_config(&self) -> SessionConfig;
 

@@ -17,6 +17,8 @@ use std::time::Duration;
 use portcullis_auth::Secret;
 use url::Url;
 
+use crate::backend::ballista::remote::RemoteConfig;
+
 pub use error::{LoadError, LoadErrors, Problem};
 
 /// A whole configuration.
@@ -127,10 +129,12 @@ pub enum TlsVersion {
 }
 
 /// `[cluster]`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Cluster {
     /// Scheduler and executors in this process.
     Embedded(Embedded),
+    /// A cluster elsewhere.
+    Remote(RemoteConfig),
 }
 
 /// An embedded cluster.

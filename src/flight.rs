@@ -12,11 +12,13 @@ mod results;
 mod session_actions;
 mod sql_info;
 mod statement;
+mod xdbc_types;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::Schema;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{ActionCreatePreparedStatementResult, DoPutUpdateResult, ProstMessageExt};
@@ -197,7 +199,8 @@ impl Flight {
             prepared_statement_handle: self.core.handles.prepared(caller.principal().key(), sql)?,
             // Drivers tell queries from updates by this being empty (rule R11).
             dataset_schema: if compiled.is_update() { Bytes::new() } else { schema_bytes(&compiled.schema)? },
-            parameter_schema: Bytes::new(),
+            // No parameters, which is not the same as not knowing: the R client asks before it runs anything.
+            parameter_schema: schema_bytes(&Schema::empty())?,
         };
         let mut any = result.as_any();
         if compiled.is_update() {
@@ -345,7 +348,7 @@ fn not_served<T, R>(request: &Request<T>, what: &'static str) -> Answer<R> {
 }
 
 /// A schema as an encapsulated IPC message.
-fn schema_bytes(schema: &arrow::datatypes::Schema) -> Result<Bytes, Failure> {
+fn schema_bytes(schema: &Schema) -> Result<Bytes, Failure> {
     let options = IpcWriteOptions::default();
     let message = IpcMessage::try_from(SchemaAsIpc::new(schema, &options)).map_err(Failure::internal)?;
     Ok(message.0)

@@ -83,6 +83,11 @@ impl Statements {
         Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
+    /// The bytes of the longest statement.
+    pub fn longest(&self) -> usize {
+        self.caps.bytes
+    }
+
     /// Plans one statement in `workspace` and decides about it. Nothing has run when this returns.
     pub async fn compile(&self, workspace: &Arc<Workspace>, sql: &str) -> Result<Compiled, Failure> {
         // Before anything is copied or queued.

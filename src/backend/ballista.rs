@@ -1,16 +1,23 @@
 //! The Ballista backend: the public `SchedulerGrpc` protocol and the executors' Flight port.
 //!
 //! Generic over the gRPC service, so that one implementation talks to a remote scheduler and to one in this process.
-//! Must not name a type of `ballista-scheduler` (that is [`embedded`]'s), and must not dial an address that did not
-//! come out of a job result and pass [`ExecutorAllowList`].
+//! Must not name a type of `ballista-scheduler` (that is [`embedded`]'s), and must not dial an address that is neither
+//! the configuration's nor out of a job result and past [`ExecutorAllowList`].
 
 pub mod embedded;
 mod executors;
 mod failure;
 mod frames;
+mod functions;
 mod job_ids;
+mod polling;
+pub mod remote;
+mod unary;
+mod wire;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,8 +29,8 @@ use ballista_core::optimizer::ballista_default_optimizer_rules;
 use ballista_core::serde::protobuf::execute_query_params::Query;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
-    CancelJobParams, CleanJobDataParams, CreateUpdateSessionParams, ExecuteQueryParams, GetJobStatusResult,
-    KeyValuePair, RemoveSessionParams, job_status,
+    CancelJobParams, CleanJobDataParams, CreateUpdateSessionParams, ExecuteQueryParams, GetJobStatusParams,
+    GetJobStatusResult, KeyValuePair, RemoveSessionParams, execute_query_result, job_status,
 };
 use ballista_core::version::{check_compatibility, insert_version_header, version_from_metadata};
 use bytes::Bytes;
@@ -31,14 +38,15 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::logical_plan::AsLogicalPlan;
 use datafusion_proto::protobuf::LogicalPlanNode;
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::codegen::{Body as HttpBody, StdError};
 
-pub use self::executors::ExecutorAllowList;
-use self::executors::Executors;
 pub(in crate::backend) use self::executors::PartLocation;
+pub use self::executors::{ExecutorAllowList, ExecutorPattern};
+use self::executors::{Executors, Route};
+pub use self::wire::{Headers, Wire};
 use crate::backend::{
     BackendError, BackendSession, JobId, JobResult, JobStatus, PartStream, QueryBackend, ResultPart, StatusStream,
     Submission,
@@ -48,8 +56,20 @@ use crate::backend::{
 #[derive(Clone)]
 pub struct BallistaBackend<S> {
     scheduler: SchedulerGrpcClient<S>,
+    service: S,
     executors: Executors,
     shuffle_compression: ShuffleCompression,
+    following: Following,
+    result_ttl: Duration,
+}
+
+/// How a job's end is learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Following {
+    /// By asking: a scheduler in another process names a job at once only when it does not push.
+    Poll,
+    /// By being told: a scheduler in this process has let its id be caught.
+    Push,
 }
 
 /// How the cluster compresses what it writes between stages and as results.
@@ -69,13 +89,85 @@ where
     S::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
     <S::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
 {
-    /// A backend over `scheduler` (a channel, or a scheduler's service in this process) that fetches results from the
-    /// executors in `allowed` only.
-    pub fn new(scheduler: S, allowed: ExecutorAllowList, shuffle_compression: ShuffleCompression) -> Self {
+    /// A backend over `scheduler` (a channel, or a scheduler's service in this process).
+    fn new(
+        scheduler: S,
+        route: Route,
+        shuffle_compression: ShuffleCompression,
+        following: Following,
+        result_ttl: Duration,
+    ) -> Self {
+        let service = scheduler.clone();
         let scheduler = SchedulerGrpcClient::new(scheduler)
             .max_encoding_message_size(MAX_MESSAGE)
             .max_decoding_message_size(MAX_MESSAGE);
-        Self { scheduler, executors: Executors::new(allowed), shuffle_compression }
+        Self { scheduler, service, executors: Executors::new(route), shuffle_compression, following, result_ttl }
+    }
+
+    /// Asks whether a scheduler of our version answers, without making a job.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::Unavailable`] when none answers, [`BackendError::Protocol`] with both versions when another does.
+    pub async fn greet(&self) -> Result<(), BackendError> {
+        // A scheduler says its version only with the answer to a submission; an empty plan is answered and not queued.
+        let request = versioned(ExecuteQueryParams {
+            session_id: String::new(),
+            settings: Vec::new(),
+            operation_id: GREETING.to_owned(),
+            query: Some(Query::LogicalPlan(Vec::new())),
+        });
+        let answer = unary::execute_query(self.service.clone(), request).await?;
+        compatible(&answer).map_err(BackendError::Protocol)
+    }
+
+    async fn submit_and_be_told(&self, request: ExecuteQueryParams) -> Result<StatusStream, BackendError> {
+        let mut scheduler = self.scheduler.clone();
+        let (response, known) = job_ids::catching(call(scheduler.execute_query_push(versioned(request)))).await;
+        let response = response?;
+        let version = compatible(&response);
+        let executors = self.executors.clone();
+        let statuses = response
+            .into_inner()
+            .map_err(|status| failure::of_rpc(&status))
+            .and_then(move |update| std::future::ready(read_update(update, &executors, &version)));
+        let first = known.map(|job| Ok((job, JobStatus::Queued)));
+        Ok(stream::iter(first).chain(statuses).boxed())
+    }
+
+    async fn submit_and_ask(
+        &self,
+        request: ExecuteQueryParams,
+        missing: BTreeSet<String>,
+    ) -> Result<StatusStream, BackendError> {
+        let response = unary::execute_query(self.service.clone(), versioned(request)).await?;
+        let version = compatible(&response);
+        let job = match response.into_inner().result {
+            Some(execute_query_result::Result::Success(queued)) => JobId::parse(&queued.job_id)?,
+            Some(execute_query_result::Result::Failure(failed)) => return Err(failure::of_submission(failed)),
+            None => return Err(BackendError::protocol("a submission was answered with nothing")),
+        };
+        if let Err(mismatch) = version {
+            // The job id is told along, so that the caller can cancel what an old scheduler has queued already.
+            return Ok(stream::iter([Ok((job, JobStatus::Failed(BackendError::protocol(mismatch))))]).boxed());
+        }
+        let (service, executors) = (self.service.clone(), self.executors.clone());
+        let request = GetJobStatusParams { job_id: job.as_str().to_owned() };
+        let missing = Arc::new(missing);
+        Ok(polling::statuses(job, move || {
+            let missing = Arc::clone(&missing);
+            let (service, executors, request) = (service.clone(), executors.clone(), request.clone());
+            async move {
+                let answer = unary::get_job_status(service, request).await?.into_inner();
+                match answer.status {
+                    Some(status) => Ok(polling::Answer::Known(match read_status(status.status, &executors)? {
+                        JobStatus::Failed(error) => JobStatus::Failed(functions::explained(error, &missing)),
+                        status @ (JobStatus::Queued | JobStatus::Running | JobStatus::Succeeded(_)) => status,
+                    })),
+                    None => Ok(polling::Answer::Unknown),
+                }
+            }
+        }))
     }
 }
 
@@ -94,6 +186,10 @@ where
     S::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
     <S::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
 {
+    fn result_ttl(&self) -> Duration {
+        self.result_ttl
+    }
+
     fn session_config(&self) -> SessionConfig {
         let codec = match self.shuffle_compression {
             ShuffleCompression::Lz4 => "lz4",
@@ -128,23 +224,16 @@ where
             return Err(BackendError::Query { cause: about.clone(), about });
         }
         let config = query.config.with_ballista_job_name(&query.label);
-        let mut request = tonic::Request::new(ExecuteQueryParams {
+        let request = ExecuteQueryParams {
             session_id: query.session.as_str().to_owned(),
             settings: settings(&config),
             operation_id: query.label,
             query: Some(Query::LogicalPlan(plan)),
-        });
-        insert_version_header(request.metadata_mut());
-        let (response, known) = job_ids::catching(call(self.scheduler.clone().execute_query_push(request))).await;
-        let response = response?;
-        let version = check_compatibility(Some(BALLISTA_VERSION), version_from_metadata(response.metadata()));
-        let executors = self.executors.clone();
-        let statuses = response
-            .into_inner()
-            .map_err(|status| failure::of_rpc(&status))
-            .and_then(move |update| std::future::ready(read_status(update, &executors, &version)));
-        let first = known.map(|job| Ok((job, JobStatus::Queued)));
-        Ok(futures::stream::iter(first).chain(statuses).boxed())
+        };
+        match self.following {
+            Following::Poll => self.submit_and_ask(request, functions::missing(&query.plan)).await,
+            Following::Push => self.submit_and_be_told(request).await,
+        }
     }
 
     async fn fetch(&self, part: &ResultPart) -> Result<PartStream, BackendError> {
@@ -188,33 +277,50 @@ fn settings(config: &SessionConfig) -> Vec<KeyValuePair> {
         .collect()
 }
 
-fn read_status(
+/// Says our version along, which a scheduler of another one refuses.
+fn versioned(request: ExecuteQueryParams) -> tonic::Request<ExecuteQueryParams> {
+    let mut request = tonic::Request::new(request);
+    insert_version_header(request.metadata_mut());
+    request
+}
+
+/// A scheduler that is too old to refuse us says no version.
+fn compatible<T>(response: &tonic::Response<T>) -> Result<(), String> {
+    check_compatibility(Some(BALLISTA_VERSION), version_from_metadata(response.metadata()))
+}
+
+fn read_update(
     update: GetJobStatusResult,
     executors: &Executors,
     version: &Result<(), String>,
 ) -> Result<(JobId, JobStatus), BackendError> {
     let status = update.status.ok_or_else(|| BackendError::protocol("a status update without a status"))?;
     let job = JobId::parse(&status.job_id)?;
-    if let Err(mismatch) = version {
+    match version {
+        Ok(()) => Ok((job, read_status(status.status, executors)?)),
         // The job id is told along, so that the caller can cancel what an old scheduler has queued already.
-        return Ok((job, JobStatus::Failed(BackendError::protocol(mismatch))));
+        Err(mismatch) => Ok((job, JobStatus::Failed(BackendError::protocol(mismatch)))),
     }
-    let status = match status.status {
-        None | Some(job_status::Status::Queued(_)) => JobStatus::Queued,
-        Some(job_status::Status::Running(_)) => JobStatus::Running,
-        Some(job_status::Status::Failed(failed)) => JobStatus::Failed(failure::of_job(&failed.error)),
+}
+
+fn read_status(status: Option<job_status::Status>, executors: &Executors) -> Result<JobStatus, BackendError> {
+    match status {
+        None | Some(job_status::Status::Queued(_)) => Ok(JobStatus::Queued),
+        Some(job_status::Status::Running(_)) => Ok(JobStatus::Running),
+        Some(job_status::Status::Failed(failed)) => Ok(JobStatus::Failed(failure::of_job(&failed.error))),
         Some(job_status::Status::Successful(done)) => {
             let parts = done
                 .partition_location
                 .into_iter()
                 .map(|location| executors.accept(location))
                 .collect::<Result<Vec<_>, _>>()?;
-            JobStatus::Succeeded(JobResult { parts })
+            Ok(JobStatus::Succeeded(JobResult { parts }))
         }
-    };
-    Ok((job, status))
+    }
 }
 
+/// The name of the operation that is none.
+const GREETING: &str = "portcullis-greeting";
 const CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// A plan must fit into a message, beside the session's settings.
 const MAX_PLAN: usize = MAX_MESSAGE - 1024 * 1024;

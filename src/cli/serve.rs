@@ -9,9 +9,13 @@ use std::time::Duration;
 
 use portcullis_auth::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
+use url::Url;
 
 use super::{Ended, on_runtime};
+use crate::backend::ballista::BallistaBackend;
 use crate::backend::ballista::embedded::{Embedded, EmbeddedConfig};
+use crate::backend::ballista::remote::{self, ClusterTls, RemoteScheduler, Results};
+use crate::backend::{BackendError, QueryBackend};
 use crate::config::{self, Cluster, Config, WorkDir};
 use crate::listen;
 use crate::server::{self, Catalogs, Running, Server, StartError, at_least_one};
@@ -52,25 +56,21 @@ pub(super) async fn serve(
 }
 
 /// Everything a configuration names, running.
-pub(super) async fn start(file: &Path, config: Config) -> Result<(Running, Embedded), Ended> {
+pub(super) async fn start(file: &Path, config: Config) -> Result<(Running, Behind), Ended> {
     let transport = transport(&config)?;
     let chain = schemes::chain(&config.auth).map_err(|error| Ended::Configuration(error.to_string()))?;
     let sealer = server::sealer(&config.session.keys).map_err(|error| Ended::Configuration(error.to_string()))?;
     for note in notes(&config) {
         tracing::warn!("{note}");
     }
-    let cluster = match &config.cluster {
-        Cluster::Embedded(embedded) => {
-            Embedded::start(&embedded_config(embedded)?).await.map_err(|error| Ended::Unreachable(error.to_string()))?
-        }
-    };
+    let cluster = Behind::start(config.cluster).await?;
     let started = Server {
         listen: config.server.listen,
         transport,
         chain,
         clock: Arc::new(SystemClock),
         sealer,
-        backend: Arc::new(cluster.backend()),
+        backend: cluster.backend(),
         catalogs: Catalogs::Configured(config.tables),
         session: config.session,
         limits: config.limits,
@@ -92,6 +92,65 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<(Running, Embed
     }
 }
 
+/// The cluster behind a gate.
+pub(super) enum Behind {
+    /// In this process, and ended with it.
+    Embedded(Box<Embedded>),
+    /// Elsewhere; it goes on.
+    Remote(BallistaBackend<RemoteScheduler>),
+}
+
+impl Behind {
+    async fn start(cluster: Cluster) -> Result<Self, Ended> {
+        match cluster {
+            Cluster::Embedded(embedded) => Embedded::start(&embedded_config(&embedded)?)
+                .await
+                .map(|embedded| Self::Embedded(Box::new(embedded)))
+                .map_err(|error| Ended::Unreachable(error.to_string())),
+            Cluster::Remote(config) => {
+                let scheduler = config.scheduler.clone();
+                let backend = remote::backend(config).map_err(|error| Ended::Configuration(error.to_string()))?;
+                greeted(&backend, &scheduler).await?;
+                Ok(Self::Remote(backend))
+            }
+        }
+    }
+
+    pub(super) fn backend(&self) -> Arc<dyn QueryBackend> {
+        match self {
+            Self::Embedded(embedded) => Arc::new(embedded.backend()),
+            Self::Remote(backend) => Arc::new(backend.clone()),
+        }
+    }
+
+    pub(super) async fn stop(self) {
+        match self {
+            Self::Embedded(embedded) => embedded.stop().await,
+            Self::Remote(_) => (),
+        }
+    }
+}
+
+/// Waits a little for the scheduler, which may start at the same time, and looks at its version.
+async fn greeted(backend: &BallistaBackend<RemoteScheduler>, scheduler: &Url) -> Result<(), Ended> {
+    let deadline = tokio::time::Instant::now().checked_add(SCHEDULER_START);
+    loop {
+        match backend.greet().await {
+            Ok(()) => return Ok(()),
+            Err(BackendError::Unavailable(cause)) => {
+                if deadline.is_none_or(|deadline| tokio::time::Instant::now() > deadline) {
+                    return Err(Ended::Unreachable(format!("no scheduler answers at {scheduler}: {cause}")));
+                }
+                tracing::warn!(%scheduler, cause, "the scheduler does not answer yet");
+                tokio::time::sleep(SCHEDULER_PAUSE).await;
+            }
+            Err(error) => {
+                return Err(Ended::Unreachable(format!("the scheduler at {scheduler} cannot be used: {error}")));
+            }
+        }
+    }
+}
+
 /// What an operator should know about a configuration that is not wrong.
 pub(super) fn notes(config: &Config) -> Vec<&'static str> {
     let mut notes = Vec::new();
@@ -107,9 +166,17 @@ pub(super) fn notes(config: &Config) -> Vec<&'static str> {
         }
         config::SealKeys::Given(_) => (),
     }
-    match config.cluster {
+    match &config.cluster {
         Cluster::Embedded(_) => {
             notes.push("embedded cluster: its loopback ports trust every process on this machine");
+        }
+        Cluster::Remote(remote) => {
+            if let ClusterTls::None = remote.tls {
+                notes.push("cluster.scheduler is `http`: plans travel without TLS; keep that network to the cluster");
+            }
+            if let Results::Executors(_) = remote.results {
+                notes.push("cluster.fetch is `executors`: stock executors speak no TLS, results travel to the gate in plain text");
+            }
         }
     }
     notes
@@ -148,6 +215,9 @@ fn temporary() -> PathBuf {
     std::env::temp_dir()
 }
 
+/// How long a start waits for its scheduler.
+const SCHEDULER_START: Duration = Duration::from_secs(15);
+const SCHEDULER_PAUSE: Duration = Duration::from_secs(1);
 /// Tasks of one executor spill beyond it.
 const EXECUTOR_MEMORY: NonZeroUsize = at_least_one(4 * 1024 * 1024 * 1024);
 /// Longer than a ticket and its last reader.

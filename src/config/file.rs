@@ -80,6 +80,13 @@ impl Surroundings<'_> {
         Ok(path)
     }
 
+    /// The text of a file.
+    fn text_of(&self, item: &Item<'_>) -> Result<String, Problem> {
+        let written = values::text(item)?;
+        let bytes = open(&self.path(written)).and_then(content).map_err(|error| cannot_read(written, &error))?;
+        String::from_utf8(bytes).map_err(|_| values::rule(written, "is not text"))
+    }
+
     /// A folder that exists or can come to exist.
     fn work_dir(&self, item: &Item<'_>) -> Result<WorkDir, Problem> {
         let written = values::text(item)?;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::*;
+use crate::backend::ballista::ExecutorAllowList;
+use crate::backend::ballista::remote::{ClusterIdentity, ClusterTls, Results};
 
 #[test]
 fn every_configuration_is_judged_as_expected() {
@@ -46,7 +48,7 @@ fn the_least_configuration_has_the_documented_defaults() {
     let Transport::Tls(files) = &config.server.transport else { panic!("TLS was configured") };
     assert_eq!(files.min_version, TlsVersion::Tls12);
     assert_eq!(files.cert, tests_dir().join("config/files/certificate.txt"));
-    let Cluster::Embedded(embedded) = &config.cluster;
+    let Cluster::Embedded(embedded) = &config.cluster else { panic!("an embedded cluster was configured") };
     assert_eq!((embedded.executors, &embedded.work_dir), (1, &WorkDir::Temporary));
     assert!((1..=1024).contains(&embedded.vcores));
     assert_eq!(config.auth.first.name(), "api-key");
@@ -65,13 +67,34 @@ fn the_least_configuration_has_the_documented_defaults() {
 }
 
 #[test]
+fn a_remote_cluster_is_read_with_its_list_and_its_secrets() {
+    let Cluster::Remote(direct) = judged("cluster-remote").unwrap().cluster else { panic!("a remote cluster") };
+    assert_eq!(direct.scheduler.as_str(), "http://10.1.0.1:50050/");
+    assert_eq!(direct.result_ttl, Duration::from_secs(300), "the scheduler's own default");
+    assert!(matches!(direct.tls, ClusterTls::None));
+    let Results::Executors(ExecutorAllowList::Configured(list)) = &direct.results else { panic!("executors") };
+    assert_eq!(list.len(), 3);
+
+    let Cluster::Remote(proxied) = judged("cluster-remote-proxy").unwrap().cluster else { panic!("a remote cluster") };
+    let Results::Proxy(proxy) = &proxied.results else { panic!("a proxy") };
+    assert_eq!(proxy.as_str(), "https://scheduler.internal:50051/");
+    assert_eq!(proxied.result_ttl, Duration::from_secs(3600));
+    let ClusterTls::Tls { ca, identity: ClusterIdentity::Certificate { chain, key } } = &proxied.tls else {
+        panic!("TLS with a certificate")
+    };
+    assert!(!ca.is_empty() && !chain.is_empty() && !key.expose().is_empty());
+    let shown = format!("{proxied:?}");
+    assert!(shown.contains("x-tenant") && !shown.contains("AgME"), "{shown}");
+}
+
+#[test]
 fn every_key_has_its_meaning() {
     let config = judged("full").unwrap();
     let dir = tests_dir().join("config");
     assert_eq!((config.server.listen.port(), config.server.drain), (32010, Duration::from_secs(300)));
     let Transport::Tls(files) = &config.server.transport else { panic!("TLS was configured") };
     assert_eq!(files.min_version, TlsVersion::Tls13);
-    let Cluster::Embedded(embedded) = &config.cluster;
+    let Cluster::Embedded(embedded) = &config.cluster else { panic!("an embedded cluster was configured") };
     assert_eq!((embedded.executors, embedded.vcores), (2, 4));
     assert_eq!(embedded.work_dir, WorkDir::At(dir.join("work")));
     assert_eq!(config.auth.iter().map(Scheme::name).collect::<Vec<_>>(), ["services", "api-key"]);

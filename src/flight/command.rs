@@ -5,8 +5,9 @@
 
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::sql::{
-    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, Any, Command, CommandGetDbSchemas,
-    CommandGetSqlInfo, CommandGetTables,
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, Any, Command, CommandGetCrossReference,
+    CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo,
+    CommandGetTables, CommandGetXdbcTypeInfo,
 };
 use arrow_flight::{Action, FlightDescriptor};
 use bytes::Bytes;
@@ -26,14 +27,19 @@ pub(super) enum Read {
     Statement(String),
 }
 
-/// The metadata commands that are served.
-#[derive(Clone, Debug)]
+/// The metadata commands: all of the specification.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Metadata {
     Catalogs,
+    CrossReference(CommandGetCrossReference),
     DbSchemas(CommandGetDbSchemas),
+    ExportedKeys(CommandGetExportedKeys),
+    ImportedKeys(CommandGetImportedKeys),
+    PrimaryKeys(CommandGetPrimaryKeys),
     SqlInfo(CommandGetSqlInfo),
     TableTypes,
     Tables(CommandGetTables),
+    XdbcTypeInfo(CommandGetXdbcTypeInfo),
 }
 
 /// A command that changes something and answers with a count.
@@ -87,10 +93,15 @@ impl Metadata {
     fn from_command(command: Command) -> Result<Self, Failure> {
         match command {
             Command::CommandGetCatalogs(_) => Ok(Self::Catalogs),
+            Command::CommandGetCrossReference(command) => Ok(Self::CrossReference(command)),
             Command::CommandGetDbSchemas(command) => Ok(Self::DbSchemas(command)),
+            Command::CommandGetExportedKeys(command) => Ok(Self::ExportedKeys(command)),
+            Command::CommandGetImportedKeys(command) => Ok(Self::ImportedKeys(command)),
+            Command::CommandGetPrimaryKeys(command) => Ok(Self::PrimaryKeys(command)),
             Command::CommandGetSqlInfo(command) => Ok(Self::SqlInfo(command)),
             Command::CommandGetTableTypes(_) => Ok(Self::TableTypes),
             Command::CommandGetTables(command) => Ok(Self::Tables(command)),
+            Command::CommandGetXdbcTypeInfo(command) => Ok(Self::XdbcTypeInfo(command)),
             other => Err(not_served(&other)),
         }
     }
@@ -100,10 +111,15 @@ impl Metadata {
         use arrow_flight::sql::{CommandGetCatalogs, CommandGetTableTypes, ProstMessageExt};
         match self {
             Self::Catalogs => CommandGetCatalogs {}.as_any(),
+            Self::CrossReference(command) => command.as_any(),
             Self::DbSchemas(command) => command.as_any(),
+            Self::ExportedKeys(command) => command.as_any(),
+            Self::ImportedKeys(command) => command.as_any(),
+            Self::PrimaryKeys(command) => command.as_any(),
             Self::SqlInfo(command) => command.as_any(),
             Self::TableTypes => CommandGetTableTypes {}.as_any(),
             Self::Tables(command) => command.as_any(),
+            Self::XdbcTypeInfo(command) => command.as_any(),
         }
     }
 }
@@ -185,5 +201,85 @@ fn not_served(command: &Command) -> Failure {
         (Command::Unknown(any), None) if any.type_url.is_empty() => invalid(),
         (Command::Unknown(_), _) | (_, None) => Failure::unimplemented("the command"),
         (_, Some(name)) => Failure::about_request(Class::Unimplemented, format!("{name} is not supported")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
+
+    use arrow_flight::sql::{
+        CommandGetCatalogs, CommandGetTableTypes, CommandPreparedStatementQuery, CommandStatementIngest,
+        CommandStatementQuery, CommandStatementSubstraitPlan, CommandStatementUpdate, ProstMessageExt,
+    };
+
+    use super::*;
+
+    fn read(any: &Any) -> Result<Read, Failure> {
+        Read::from_descriptor(FlightDescriptor::new_cmd(any.encode_to_vec()))
+    }
+
+    #[test]
+    fn every_metadata_command_is_the_same_after_its_ticket() {
+        let (catalog, schema, table) = (Some("c".to_owned()), Some(String::new()), "t".to_owned());
+        let commands = [
+            CommandGetCatalogs {}.as_any(),
+            CommandGetCrossReference {
+                pk_catalog: catalog.clone(),
+                pk_db_schema: schema.clone(),
+                pk_table: table.clone(),
+                fk_catalog: None,
+                fk_db_schema: schema.clone(),
+                fk_table: table.clone(),
+            }
+            .as_any(),
+            CommandGetDbSchemas { catalog: catalog.clone(), db_schema_filter_pattern: schema.clone() }.as_any(),
+            CommandGetExportedKeys { catalog: None, db_schema: schema.clone(), table: table.clone() }.as_any(),
+            CommandGetImportedKeys { catalog: catalog.clone(), db_schema: None, table: table.clone() }.as_any(),
+            CommandGetPrimaryKeys { catalog: catalog.clone(), db_schema: schema.clone(), table }.as_any(),
+            CommandGetSqlInfo { info: vec![0, 576, u32::MAX] }.as_any(),
+            CommandGetTableTypes {}.as_any(),
+            CommandGetTables {
+                catalog,
+                db_schema_filter_pattern: schema,
+                table_name_filter_pattern: None,
+                table_types: vec!["TABLE".to_owned()],
+                include_schema: true,
+            }
+            .as_any(),
+            CommandGetXdbcTypeInfo { data_type: None }.as_any(),
+            CommandGetXdbcTypeInfo { data_type: Some(-5) }.as_any(),
+        ];
+        for any in commands {
+            let Ok(Read::Metadata(command)) = read(&any) else { panic!("{}", any.type_url) };
+            assert_eq!(command.to_any(), any);
+            assert_eq!(Metadata::from_any(command.to_any()).unwrap(), command);
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_is_unimplemented_by_name_and_what_is_no_command_is_invalid() {
+        let update = CommandStatementUpdate { query: "SELECT 1".to_owned(), transaction_id: None }.as_any();
+        let query = CommandStatementQuery { query: "SELECT 1".to_owned(), transaction_id: None }.as_any();
+        assert!(matches!(read(&query), Ok(Read::Statement(sql)) if sql == "SELECT 1"));
+        let handle = CommandPreparedStatementQuery { prepared_statement_handle: Bytes::from_static(b"h") }.as_any();
+        assert!(matches!(read(&handle), Ok(Read::Prepared(handle)) if handle == "h"));
+        for any in [
+            CommandStatementSubstraitPlan::default().as_any(),
+            CommandStatementIngest::default().as_any(),
+            update,
+            Any {
+                type_url: "type.googleapis.com/arrow.flight.protocol.sql.CommandGetNothing".into(),
+                ..Any::default()
+            },
+        ] {
+            let name = any.type_url.rsplit('.').next().unwrap().to_owned();
+            let refused = read(&any).unwrap_err();
+            assert_eq!(refused.class(), Class::Unimplemented, "{name}");
+            assert!(refused.sentence().contains(&name) || refused.sentence().contains("the command"), "{name}");
+        }
+        assert_eq!(read(&Any::default()).unwrap_err().class(), Class::InvalidArgument);
+        let damaged = Any { value: Bytes::from_static(b"\xff\xff"), ..CommandGetTables::default().as_any() };
+        assert_eq!(read(&damaged).unwrap_err().class(), Class::InvalidArgument);
     }
 }

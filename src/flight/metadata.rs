@@ -1,62 +1,90 @@
-//! Catalogs, schemas, tables and table types, from the session's real catalog.
+//! Catalogs, schemas, tables, table types and keys, from the session's real catalog.
 //!
 //! What the session's state does not hold does not exist here either. Schemas are the specification's to the byte
-//! (rule R19), by the builders of `arrow-flight`. Must not plan SQL.
+//! (rule R19). Names are filtered before anything is opened, and what is opened is opened a few at a time, so that a
+//! catalog far away costs no more than the question needs (rule R23). Must not plan SQL.
 
+mod columns;
+mod keys;
+mod pattern;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow_flight::sql::metadata::{GetDbSchemasBuilder, GetTablesBuilder};
 use arrow_flight::sql::{CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables};
-use datafusion::catalog::CatalogProvider;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::TableType;
+use futures::{StreamExt, TryStreamExt};
 
+pub(super) use self::columns::sql_type_name;
+use self::pattern::Pattern;
 use super::command::Metadata;
-use super::sql_info;
-use crate::sql::client_type;
+use super::sql_info::{self, Facts};
+use super::xdbc_types;
 use crate::sql::failure;
-use crate::status::{Class, Failure};
+use crate::status::Failure;
 
 /// The schema of a metadata command's answer.
 pub(super) fn schema(command: &Metadata) -> SchemaRef {
     match command {
         Metadata::Catalogs => CommandGetCatalogs {}.into_builder().schema(),
-        Metadata::DbSchemas(command) => command.clone().into_builder().schema(),
+        Metadata::CrossReference(_) | Metadata::ExportedKeys(_) | Metadata::ImportedKeys(_) => keys::foreign_schema(),
+        Metadata::DbSchemas(_) => db_schemas_builder().schema(),
+        Metadata::PrimaryKeys(_) => keys::primary_schema(),
         Metadata::SqlInfo(_) => sql_info::schema(),
         Metadata::TableTypes => CommandGetTableTypes {}.into_builder().schema(),
-        Metadata::Tables(command) => command.clone().into_builder().schema(),
+        Metadata::Tables(command) => tables_builder(command).schema(),
+        Metadata::XdbcTypeInfo(_) => xdbc_types::schema(),
     }
 }
 
 /// The answer to a metadata command.
-pub(super) async fn answer(command: Metadata, state: &SessionState) -> Result<RecordBatch, Failure> {
+pub(super) async fn answer(command: Metadata, state: &SessionState, facts: &Facts) -> Result<RecordBatch, Failure> {
     match command {
         Metadata::Catalogs => {
             let mut builder = CommandGetCatalogs {}.into_builder();
-            for name in sorted(state.catalog_list().catalog_names()) {
+            for name in state.catalog_list().catalog_names() {
                 builder.append(name);
             }
             builder.build().map_err(Failure::internal)
         }
+        Metadata::CrossReference(_) | Metadata::ExportedKeys(_) | Metadata::ImportedKeys(_) => {
+            Ok(RecordBatch::new_empty(keys::foreign_schema()))
+        }
         Metadata::DbSchemas(command) => db_schemas(command, state),
-        Metadata::SqlInfo(command) => sql_info::answer(command),
+        Metadata::PrimaryKeys(command) => keys::primary(command, state).await,
+        Metadata::SqlInfo(command) => sql_info::answer(command, state, facts),
         Metadata::TableTypes => {
             let mut builder = CommandGetTableTypes {}.into_builder();
-            for kind in [TableType::Base, TableType::View] {
+            for kind in KINDS {
                 builder.append(type_name(kind));
             }
             builder.build().map_err(Failure::internal)
         }
         Metadata::Tables(command) => tables(command, state).await,
+        Metadata::XdbcTypeInfo(command) => xdbc_types::answer(command),
     }
 }
 
+/// A table, or the name of one, in the schema that may hold it.
+#[derive(Clone, Debug)]
+struct Place {
+    catalog: String,
+    schema: String,
+    table: String,
+    provider: Arc<dyn SchemaProvider>,
+}
+
 fn db_schemas(command: CommandGetDbSchemas, state: &SessionState) -> Result<RecordBatch, Failure> {
-    check_pattern(command.db_schema_filter_pattern.as_deref())?;
-    let mut builder = command.clone().into_builder();
-    for (catalog, provider) in catalogs(state, command.catalog.as_deref()) {
-        for schema in sorted(provider.schema_names()) {
+    let wanted = pattern(command.db_schema_filter_pattern.as_deref())?;
+    let mut builder = db_schemas_builder();
+    for (catalog, schema, _) in schemas(state, command.catalog.as_deref()) {
+        if fits(wanted.as_ref(), &schema)? {
             builder.append(&catalog, schema);
         }
     }
@@ -64,98 +92,106 @@ fn db_schemas(command: CommandGetDbSchemas, state: &SessionState) -> Result<Reco
 }
 
 async fn tables(command: CommandGetTables, state: &SessionState) -> Result<RecordBatch, Failure> {
-    check_pattern(command.db_schema_filter_pattern.as_deref())?;
-    check_pattern(command.table_name_filter_pattern.as_deref())?;
-    let mut builder = command.clone().into_builder();
-    for (catalog, provider) in catalogs(state, command.catalog.as_deref()) {
-        for schema in sorted(provider.schema_names()) {
-            let Some(provider) = provider.schema(&schema) else { continue };
-            for table in sorted(provider.table_names()) {
-                let failed = |error| failure::of_planning(&error);
-                let Some(kind) = provider.table_type(&table).await.map_err(failed)? else { continue };
-                let fields = if command.include_schema {
-                    match provider.table(&table).await.map_err(failed)? {
-                        Some(provider) => as_sent(&provider.schema(), [&catalog, &schema, &table]),
-                        None => continue,
-                    }
-                } else {
-                    Schema::empty()
-                };
-                builder.append(&catalog, &schema, &table, type_name(kind), &fields).map_err(Failure::internal)?;
+    let wanted_schema = pattern(command.db_schema_filter_pattern.as_deref())?;
+    let wanted_table = pattern(command.table_name_filter_pattern.as_deref())?;
+    let mut places = Vec::new();
+    for (catalog, schema, provider) in schemas(state, command.catalog.as_deref()) {
+        if !fits(wanted_schema.as_ref(), &schema)? {
+            continue;
+        }
+        for table in provider.table_names() {
+            if fits(wanted_table.as_ref(), &table)? {
+                let (catalog, schema, provider) = (catalog.clone(), schema.clone(), Arc::clone(&provider));
+                places.push(Place { catalog, schema, table, provider });
             }
+        }
+    }
+    let mut builder = tables_builder(&command);
+    let mut append = |place: &Place, kind, schema: &Schema| {
+        let Place { catalog, schema: db_schema, table, .. } = place;
+        builder.append(catalog, db_schema, table, type_name(kind), schema).map_err(Failure::internal)
+    };
+    if command.include_schema {
+        if !command.table_types.is_empty() {
+            places = of_types(places, &command.table_types).await?.into_iter().map(|(place, _)| place).collect();
+        }
+        for (place, table) in open_all(places).await? {
+            let name = [place.catalog.as_str(), place.schema.as_str(), place.table.as_str()];
+            append(&place, table.table_type(), &columns::table_schema(&table.schema(), name))?;
+        }
+    } else {
+        let none = Schema::empty();
+        for (place, kind) in of_types(places, &command.table_types).await? {
+            append(&place, kind, &none)?;
         }
     }
     builder.build().map_err(Failure::internal)
 }
 
-/// The catalogs that a filter lets through: all without one, and none of ours for the empty name.
-fn catalogs(state: &SessionState, wanted: Option<&str>) -> Vec<(String, Arc<dyn CatalogProvider>)> {
+/// The places whose tables are of one of the wanted types; all without a wish. A table that went meanwhile is left out.
+async fn of_types(places: Vec<Place>, wanted: &[String]) -> Result<Vec<(Place, TableType)>, Failure> {
+    let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+    if !wanted.is_empty() && !KINDS.iter().any(|kind| wanted.contains(type_name(*kind))) {
+        return Ok(Vec::new());
+    }
+    let found: Vec<_> = futures::stream::iter(places)
+        .map(|place| async move {
+            let kind = place.provider.table_type(&place.table).await?;
+            Ok::<_, DataFusionError>(kind.map(|kind| (place, kind)))
+        })
+        .buffered(AT_A_TIME)
+        .try_collect()
+        .await
+        .map_err(|error| failure::of_planning(&error))?;
+    let right = |kind| wanted.is_empty() || wanted.contains(type_name(kind));
+    Ok(found.into_iter().flatten().filter(|(_, kind)| right(*kind)).collect())
+}
+
+/// Opens tables in order, a few at a time.
+async fn open_all(places: Vec<Place>) -> Result<Vec<(Place, Arc<dyn TableProvider>)>, Failure> {
+    let opened: Vec<_> = futures::stream::iter(places)
+        .map(|place| async move {
+            let table = place.provider.table(&place.table).await?;
+            Ok::<_, DataFusionError>(table.map(|table| (place, table)))
+        })
+        .buffered(AT_A_TIME)
+        .try_collect()
+        .await
+        .map_err(|error| failure::of_planning(&error))?;
+    Ok(opened.into_iter().flatten().collect())
+}
+
+/// The schemas of the catalogs that a filter lets through, sorted: all without a filter, and none of ours for the empty
+/// name, which asks for schemas without a catalog.
+fn schemas(state: &SessionState, catalog: Option<&str>) -> Vec<(String, String, Arc<dyn SchemaProvider>)> {
     let list = state.catalog_list();
     sorted(list.catalog_names())
         .into_iter()
-        .filter(|name| wanted.is_none_or(|wanted| wanted == name))
+        .filter(|name| catalog.is_none_or(|wanted| wanted == name))
         .filter_map(|name| list.catalog(&name).map(|catalog| (name, catalog)))
+        .flat_map(|(name, catalog)| {
+            let of_catalog = |schema: String| catalog.schema(&schema).map(|provider| (name.clone(), schema, provider));
+            sorted(catalog.schema_names()).into_iter().filter_map(of_catalog).collect::<Vec<_>>()
+        })
         .collect()
 }
 
-/// A table's schema in the types in which its columns are sent. Every field says where it belongs and what SQL calls
-/// its type: a driver reads these without asking whether they are there (rule R20).
-fn as_sent(schema: &Schema, [catalog, db_schema, table]: [&str; 3]) -> Schema {
-    let fields: Vec<Field> = schema
-        .fields()
-        .iter()
-        .map(|field| {
-            let sent = client_type(field.data_type());
-            let metadata = [
-                ("ARROW:FLIGHT:SQL:CATALOG_NAME", catalog),
-                ("ARROW:FLIGHT:SQL:SCHEMA_NAME", db_schema),
-                ("ARROW:FLIGHT:SQL:TABLE_NAME", table),
-                ("ARROW:FLIGHT:SQL:TYPE_NAME", sql_type_name(&sent)),
-            ];
-            Field::new(field.name(), sent, field.is_nullable())
-                .with_metadata(metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
-        })
-        .collect();
-    Schema::new(fields)
+fn pattern(text: Option<&str>) -> Result<Option<Pattern>, Failure> {
+    text.map(Pattern::new).transpose()
 }
 
-/// SQL's name of a type.
-fn sql_type_name(sent: &DataType) -> &'static str {
-    match sent {
-        DataType::Null => "NULL",
-        DataType::Boolean => "BOOLEAN",
-        DataType::Int8 => "TINYINT",
-        DataType::Int16 => "SMALLINT",
-        DataType::Int32 => "INTEGER",
-        DataType::Int64 => "BIGINT",
-        DataType::UInt8 => "TINYINT UNSIGNED",
-        DataType::UInt16 => "SMALLINT UNSIGNED",
-        DataType::UInt32 => "INTEGER UNSIGNED",
-        DataType::UInt64 => "BIGINT UNSIGNED",
-        DataType::Float16 | DataType::Float32 => "REAL",
-        DataType::Float64 => "DOUBLE",
-        DataType::Timestamp(_, None) => "TIMESTAMP",
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMP WITH TIME ZONE",
-        DataType::Date32 | DataType::Date64 => "DATE",
-        DataType::Time32(_) | DataType::Time64(_) => "TIME",
-        DataType::Duration(_) | DataType::Interval(_) => "INTERVAL",
-        DataType::Binary | DataType::FixedSizeBinary(_) | DataType::LargeBinary | DataType::BinaryView => "VARBINARY",
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR",
-        DataType::Decimal32(_, _)
-        | DataType::Decimal64(_, _)
-        | DataType::Decimal128(_, _)
-        | DataType::Decimal256(_, _) => "DECIMAL",
-        DataType::List(_)
-        | DataType::ListView(_)
-        | DataType::FixedSizeList(_, _)
-        | DataType::LargeList(_)
-        | DataType::LargeListView(_) => "ARRAY",
-        DataType::Struct(_) => "STRUCT",
-        DataType::Map(_, _) => "MAP",
-        DataType::Union(_, _) => "UNION",
-        DataType::Dictionary(_, value) => sql_type_name(value),
-        DataType::RunEndEncoded(_, values) => sql_type_name(values.data_type()),
-    }
+fn fits(pattern: Option<&Pattern>, name: &str) -> Result<bool, Failure> {
+    pattern.map_or(Ok(true), |pattern| pattern.matches(name))
+}
+
+/// The crate's builder without its own filters, which compile a pattern into a regular expression for each batch.
+fn db_schemas_builder() -> GetDbSchemasBuilder {
+    GetDbSchemasBuilder::new(None::<String>, None::<String>)
+}
+
+fn tables_builder(command: &CommandGetTables) -> GetTablesBuilder {
+    let no_types: [String; 0] = [];
+    GetTablesBuilder::new(None::<String>, None::<String>, None::<String>, no_types, command.include_schema)
 }
 
 /// JDBC's names for kinds of tables; tools filter by them.
@@ -167,19 +203,11 @@ fn type_name(kind: TableType) -> &'static str {
     }
 }
 
-/// Some clients send their SQL text as a pattern; a bound keeps that cheap.
-fn check_pattern(pattern: Option<&str>) -> Result<(), Failure> {
-    match pattern {
-        Some(pattern) if pattern.len() > MAX_PATTERN => {
-            Err(Failure::new(Class::InvalidArgument, "the filter pattern is too long"))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort();
     names
 }
 
-const MAX_PATTERN: usize = 1024 * 1024;
+const KINDS: [TableType; 3] = [TableType::Base, TableType::View, TableType::Temporary];
+/// Tables that are opened at the same time: enough for a catalog far away, few enough for the catalog.
+const AT_A_TIME: usize = 16;

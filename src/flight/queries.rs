@@ -28,6 +28,7 @@ pub(super) struct Queries {
     backend: Arc<dyn QueryBackend>,
     running: Slots,
     records: Mutex<HashMap<QueryId, Arc<Record>>>,
+    ticket_lifetime: Duration,
 }
 
 /// One query whose result can be read.
@@ -53,7 +54,9 @@ pub(super) enum Answer {
 
 impl Queries {
     pub(super) fn new(backend: Arc<dyn QueryBackend>, running_per_principal: usize) -> Self {
+        let ticket_lifetime = backend.result_ttl().saturating_sub(CLEANED_EARLY).min(TICKET_LIFETIME);
         Self {
+            ticket_lifetime,
             backend,
             running: Slots::new(running_per_principal, running_per_principal, WAIT),
             records: Mutex::default(),
@@ -68,7 +71,12 @@ impl Queries {
         })
     }
 
-    /// Keeps a result for [`TICKET_LIFETIME`].
+    /// How long a ticket is good for.
+    pub(super) fn ticket_lifetime(&self) -> Duration {
+        self.ticket_lifetime
+    }
+
+    /// Keeps a result for as long as its ticket is good.
     pub(super) fn keep(
         &self,
         owner: IdentityKey,
@@ -77,7 +85,7 @@ impl Queries {
         answer: Answer,
     ) -> Result<QueryId, Failure> {
         let id = QueryId::random()?;
-        let record = Arc::new(Record { owner, session, schema, answer, ends: Mutex::new(after(TICKET_LIFETIME)) });
+        let record = Arc::new(Record { owner, session, schema, answer, ends: Mutex::new(after(self.ticket_lifetime)) });
         let mut records = self.records.lock();
         let own = records.values().filter(|other| other.owner == record.owner).count();
         if own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL {
@@ -151,8 +159,10 @@ fn after(time: Duration) -> Instant {
     Instant::now().checked_add(time).unwrap_or_else(Instant::now)
 }
 
-/// How long a ticket is good for; the embedded scheduler keeps results longer than that.
-pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(300);
+/// How long a ticket is good for, unless the cluster forgets its result earlier.
+const TICKET_LIFETIME: Duration = Duration::from_secs(300);
+/// The cluster's clock for a result started before ours.
+const CLEANED_EARLY: Duration = Duration::from_secs(2);
 const SHORTENED: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(30);
 const MAX_PER_PRINCIPAL: usize = 4096;

@@ -191,7 +191,7 @@ const AHEAD: usize = 2;
 /// Rust clients refuse 4 MiB by default (rule R29); protobuf and padding need some of it.
 const MESSAGE: usize = 4 * 1024 * 1024 - 64 * 1024;
 /// ADBC refuses 16 MiB; only a single row may come near it.
-const SINGLE_ROW: usize = 16 * 1024 * 1024 - 64 * 1024;
+pub(super) const SINGLE_ROW: usize = 16 * 1024 * 1024 - 64 * 1024;
 
 #[cfg(test)]
 mod tests {

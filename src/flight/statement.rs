@@ -16,8 +16,9 @@ use futures::StreamExt;
 
 use super::command::{Metadata, Read, Update};
 use super::handle::Ticket;
-use super::queries::{Answer, TICKET_LIFETIME};
+use super::queries::Answer;
 use super::results::{self, FlightStream};
+use super::sql_info::Facts;
 use super::{Core, jobs, metadata};
 use crate::backend::Submission;
 use crate::gate::caller::Caller;
@@ -40,7 +41,8 @@ impl Core {
                 self.start(caller, &sql).await?
             }
         };
-        let (ticket, ends) = self.handles.ticket(caller.principal().key(), &ticket, TICKET_LIFETIME)?;
+        let lifetime = self.queries.ticket_lifetime();
+        let (ticket, ends) = self.handles.ticket(caller.principal().key(), &ticket, lifetime)?;
         let endpoint = FlightEndpoint::new().with_ticket(FlightTicket { ticket }).with_expiration_time(ends.into());
         let total = rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(-1);
         FlightInfo::new()
@@ -85,7 +87,11 @@ impl Core {
             Ticket::Metadata(command) => {
                 let command = Metadata::from_any(command)?;
                 let state = self.workspace(caller).state().await?;
-                let rows = tokio::time::timeout(METADATA, metadata::answer(command, &state))
+                let facts = Facts {
+                    prepared_lifetime: self.limits.prepared_lifetime,
+                    statement_bytes: self.statements.longest(),
+                };
+                let rows = tokio::time::timeout(METADATA, metadata::answer(command, &state, &facts))
                     .await
                     .map_err(|_| Failure::new(Class::DeadlineExceeded, "the catalog did not answer in time"))??;
                 return Ok(results::of_batches(rows.schema(), futures::stream::iter([Ok(rows)]).boxed()));

@@ -6,7 +6,9 @@ use arrow::datatypes::{DataType, Schema};
 use arrow_flight::IpcMessage;
 use arrow_flight::sql::{
     ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, CommandGetCatalogs,
-    CommandGetDbSchemas, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, ProstMessageExt,
+    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo,
+    ProstMessageExt,
 };
 use prost::Message;
 
@@ -70,7 +72,8 @@ fn a_statement_without_rows_answers_a_count_and_is_prepared_as_an_update() {
         let bodies = client.action("CreatePreparedStatement", request.as_any().encode_to_vec()).await.unwrap();
         let result = Any::decode(bodies[0].clone()).unwrap();
         let made: ActionCreatePreparedStatementResult = result.unpack().unwrap().unwrap();
-        assert!(made.dataset_schema.is_empty() && made.parameter_schema.is_empty());
+        assert!(made.dataset_schema.is_empty());
+        assert!(Schema::try_from(IpcMessage(made.parameter_schema)).unwrap().fields().is_empty());
         // `is_update`, field 4, which the crate's message lacks.
         assert!(result.value.ends_with(&[4 << 3, 1]));
         assert_eq!(client.info_of(prepared(made.prepared_statement_handle)).await.unwrap().endpoint.len(), 1);
@@ -167,8 +170,9 @@ fn metadata_tells_the_sessions_own_catalog() {
     });
 }
 
-/// Every metadata command that is served.
+/// Every metadata command.
 pub(crate) fn metadata() -> Vec<Any> {
+    let (catalog, db_schema, table) = (Some("tpch".to_owned()), Some("public".to_owned()), "nation".to_owned());
     vec![
         CommandGetCatalogs {}.as_any(),
         CommandGetDbSchemas { catalog: None, db_schema_filter_pattern: None }.as_any(),
@@ -177,6 +181,20 @@ pub(crate) fn metadata() -> Vec<Any> {
         CommandGetTableTypes {}.as_any(),
         CommandGetSqlInfo { info: Vec::new() }.as_any(),
         CommandGetSqlInfo { info: vec![0, 1, 2] }.as_any(),
+        CommandGetXdbcTypeInfo { data_type: None }.as_any(),
+        CommandGetXdbcTypeInfo { data_type: Some(12) }.as_any(),
+        CommandGetPrimaryKeys { catalog: catalog.clone(), db_schema: db_schema.clone(), table: table.clone() }.as_any(),
+        CommandGetExportedKeys { catalog: catalog.clone(), db_schema: None, table: table.clone() }.as_any(),
+        CommandGetImportedKeys { catalog: None, db_schema: db_schema.clone(), table: table.clone() }.as_any(),
+        CommandGetCrossReference {
+            pk_catalog: catalog.clone(),
+            pk_db_schema: db_schema.clone(),
+            pk_table: "region".to_owned(),
+            fk_catalog: catalog,
+            fk_db_schema: db_schema,
+            fk_table: table,
+        }
+        .as_any(),
     ]
 }
 

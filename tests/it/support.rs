@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod login;
+pub(crate) mod nodes;
 pub(crate) mod process;
 
 use std::cell::RefCell;
@@ -20,6 +21,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use futures::FutureExt;
 use portcullis::backend::QueryBackend;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
+use portcullis::catalog::SessionBuilder;
 use portcullis::config::{Format, Limits, Location, Log, LogFormat, LogLevel, Session, Table};
 use portcullis::gate::chain::Chain;
 use portcullis::listen::Transport;
@@ -116,6 +118,8 @@ pub(crate) struct Settings {
     pub(crate) session: Session,
     pub(crate) limits: Limits,
     pub(crate) locations: Vec<Location>,
+    /// An embedder's catalog instead of the tables.
+    pub(crate) builder: Option<Arc<dyn SessionBuilder>>,
 }
 
 impl Settings {
@@ -125,12 +129,18 @@ impl Settings {
     }
 
     pub(crate) fn over(cluster: &Cluster) -> Self {
+        Self::with(Arc::new(cluster.embedded.backend()))
+    }
+
+    /// Over any cluster that reads this machine's files.
+    pub(crate) fn with(backend: Arc<dyn QueryBackend>) -> Self {
         Self {
-            backend: Arc::new(cluster.embedded.backend()),
-            tables: cluster.tables.clone(),
+            backend,
+            tables: TABLES.clone(),
             session: Session { default_catalog: "tpch".to_owned(), ..Session::default() },
             limits: Limits::default(),
             locations: Vec::new(),
+            builder: None,
         }
     }
 }
@@ -159,7 +169,7 @@ impl Gate {
             clock: Arc::clone(&clock) as _,
             sealer: Sealer::random().unwrap(),
             backend: settings.backend,
-            catalogs: Catalogs::Configured(settings.tables),
+            catalogs: settings.builder.map_or(Catalogs::Configured(settings.tables), Catalogs::Built),
             session: settings.session,
             limits: settings.limits,
             locations: settings.locations,

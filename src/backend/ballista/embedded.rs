@@ -32,7 +32,8 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use self::executor::RunningExecutor;
-use super::{BallistaBackend, ExecutorAllowList, ShuffleCompression, job_ids};
+use super::executors::Route;
+use super::{BallistaBackend, ExecutorAllowList, Following, ShuffleCompression, job_ids};
 
 /// How large the embedded cluster is and where it works.
 #[derive(Clone, Debug)]
@@ -110,9 +111,11 @@ impl Embedded {
         }
         let backend = BallistaBackend::new(
             service,
-            ExecutorAllowList::Started(Arc::clone(&addresses)),
+            Route::Direct(ExecutorAllowList::Started(Arc::clone(&addresses))),
             // Nothing but loopback lies between, so that results are forwarded as they are.
             ShuffleCompression::None,
+            Following::Push,
+            config.result_ttl,
         );
         tasks.spawn(replace_lost(
             config.clone(),

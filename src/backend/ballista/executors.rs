@@ -1,11 +1,13 @@
 //! Fetching results from executors: who may be dialled, pooled connections, raw blocks.
 //!
-//! INVARIANT: [`PartLocation`] is made by [`Executors::accept`] alone, from a job result of the scheduler and after the
-//! allow-list. No byte of a client reaches an address here.
+//! INVARIANT: [`PartLocation`] is made by [`Executors::accept`] alone, from a job result of the scheduler. No byte of a
+//! client reaches an address here, and [`Executors::dial`] opens none that the allow-list does not hold.
 
-use std::collections::{HashMap, HashSet};
+mod allowed;
+
+use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,39 +22,19 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use prost::Message;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
+pub use self::allowed::{ExecutorAllowList, ExecutorPattern};
 use super::failure;
 use super::frames::Frames;
+use super::wire::{Headers, Wire, with_headers};
 use crate::backend::{BackendError, IpcMessage, JobId, PartStream, ResultPart};
 
-/// The addresses results may be fetched from. Nothing else is ever dialled.
-#[derive(Clone)]
-pub enum ExecutorAllowList {
-    /// The executors that this process started, by their exact addresses. Shared, since they can be replaced.
-    Started(Arc<Mutex<HashSet<SocketAddr>>>),
-}
-
-impl ExecutorAllowList {
-    fn allows(&self, address: SocketAddr) -> bool {
-        match self {
-            Self::Started(addresses) => addresses.lock().contains(&address),
-        }
-    }
-}
-
-impl fmt::Debug for ExecutorAllowList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Started(_) => f.write_str("Started"),
-        }
-    }
-}
-
-/// Where a part of a result lies; evidence that the address passed the allow-list.
+/// Where a part of a result lies, as the scheduler said it.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct PartLocation {
-    address: SocketAddr,
+    host: String,
+    port: u16,
     job: JobId,
     stage: u32,
     partition: u32,
@@ -60,33 +42,47 @@ pub(in crate::backend) struct PartLocation {
     layout: ShuffleLayout,
 }
 
+/// How results are reached.
+#[derive(Clone)]
+pub(super) enum Route {
+    /// From the executors themselves, if the list has them.
+    Direct(ExecutorAllowList),
+    /// Through the scheduler's own Flight proxy, whose address is the configuration's. It dials the executors.
+    Proxy(Wire),
+}
+
 /// Pooled connections to executors.
 #[derive(Clone)]
 pub(super) struct Executors {
-    allowed: ExecutorAllowList,
-    channels: Arc<Mutex<HashMap<SocketAddr, Channel>>>,
+    route: Route,
+    channels: Arc<Mutex<HashMap<SocketAddr, Wire>>>,
 }
 
 impl fmt::Debug for Executors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executors").field("allowed", &self.allowed).finish_non_exhaustive()
+        let route: &dyn fmt::Debug = match &self.route {
+            Route::Direct(allowed) => allowed,
+            Route::Proxy(_) => &"proxy",
+        };
+        f.debug_struct("Executors").field("route", route).finish_non_exhaustive()
     }
 }
 
 impl Executors {
-    pub(super) fn new(allowed: ExecutorAllowList) -> Self {
-        Self { allowed, channels: Arc::default() }
+    pub(super) fn new(route: Route) -> Self {
+        Self { route, channels: Arc::default() }
     }
 
-    /// Checks a location that the scheduler reported.
+    /// Takes over a location that the scheduler reported.
     pub(super) fn accept(&self, location: PartitionLocation) -> Result<ResultPart, BackendError> {
         let layout = location.layout();
         let executor =
             location.executor_meta.ok_or_else(|| BackendError::protocol("a result part without executor"))?;
         let part = location.partition_id.ok_or_else(|| BackendError::protocol("a result part without partition"))?;
-        let address = numeric_address(&executor.host, executor.port)?;
-        if !self.allowed.allows(address) {
-            return Err(BackendError::unavailable(format!("executor {address} is not in the allow-list")));
+        let port = u16::try_from(executor.port)
+            .map_err(|_| BackendError::protocol(format!("executor port {}", executor.port)))?;
+        if executor.host.parse::<std::net::IpAddr>().is_err() && !allowed::is_name(&executor.host) {
+            return Err(BackendError::protocol("an executor host is neither an address nor a name"));
         }
         let stats = location.partition_stats;
         let count = |n: i64| u64::try_from(n).ok();
@@ -94,7 +90,8 @@ impl Executors {
             rows: stats.as_ref().and_then(|stats| count(stats.num_rows)),
             bytes: stats.as_ref().and_then(|stats| count(stats.num_bytes)),
             location: Arc::new(PartLocation {
-                address,
+                host: executor.host,
+                port,
                 job: JobId::parse(&part.job_id)?,
                 stage: part.stage_id,
                 partition: part.partition_id,
@@ -105,63 +102,40 @@ impl Executors {
     }
 
     pub(super) async fn fetch(&self, part: &PartLocation) -> Result<PartStream, BackendError> {
-        // Asked again: an executor that this process replaced since is gone.
-        if !self.allowed.allows(part.address) {
-            return Err(BackendError::unavailable(format!("executor {} is gone", part.address)));
-        }
-        match part.layout {
+        match (&self.route, part.layout) {
+            // The proxy knows no raw blocks.
+            (Route::Proxy(proxy), ShuffleLayout::Passthrough | ShuffleLayout::Sort) => {
+                decoded(proxy.clone(), part).await
+            }
             // One partition in one file: forwarded as it lies on the executor's disk.
-            ShuffleLayout::Passthrough => match self.blocks(part).await {
-                Err(BackendError::Protocol(_)) => self.decoded(part).await,
+            (Route::Direct(allowed), ShuffleLayout::Passthrough) => match self.direct(allowed, part, blocks).await {
+                Err(BackendError::Protocol(_)) => self.direct(allowed, part, decoded).await,
                 result => result,
             },
-            ShuffleLayout::Sort => self.decoded(part).await,
+            (Route::Direct(allowed), ShuffleLayout::Sort) => self.direct(allowed, part, decoded).await,
         }
     }
 
-    /// Raw blocks of the file (`IO_BLOCK_TRANSPORT`).
-    async fn blocks(&self, part: &PartLocation) -> Result<PartStream, BackendError> {
-        let action = Action { r#type: "IO_BLOCK_TRANSPORT".to_owned(), body: request(part).into() };
-        let response = self.call(part.address, |mut client| async move { client.do_action(action).await }).await?;
-        let blocks = response.map_ok(|block| block.body).map_err(|status| failure::of_rpc(&status)).boxed();
-        with_schema(Frames::new(each_in_time(blocks)).boxed()).await
-    }
-
-    /// Messages that the executor decoded and encoded again (`DoGet`).
-    async fn decoded(&self, part: &PartLocation) -> Result<PartStream, BackendError> {
-        let ticket = Ticket { ticket: request(part).into() };
-        let response = self.call(part.address, |mut client| async move { client.do_get(ticket).await }).await?;
-        let messages = response
-            .map_ok(|data| IpcMessage { header: data.data_header, body: data.data_body })
-            .map_err(|status| failure::of_rpc(&status));
-        with_schema(each_in_time(messages.boxed())).await
-    }
-
-    async fn call<T, F>(
+    /// Asks the executor itself; a connection that fails is not kept.
+    async fn direct<'a, F>(
         &self,
-        address: SocketAddr,
-        rpc: impl FnOnce(FlightServiceClient<Channel>) -> F,
-    ) -> Result<tonic::Streaming<T>, BackendError>
+        allowed: &ExecutorAllowList,
+        part: &'a PartLocation,
+        read: impl FnOnce(Wire, &'a PartLocation) -> F,
+    ) -> Result<PartStream, BackendError>
     where
-        F: Future<Output = Result<tonic::Response<tonic::Streaming<T>>, tonic::Status>>,
+        F: Future<Output = Result<PartStream, BackendError>>,
     {
-        let client = FlightServiceClient::new(self.channel(address)?)
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        match tokio::time::timeout(FIRST_ANSWER, rpc(client)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => {
-                self.channels.lock().remove(&address);
-                Err(failure::of_rpc(&status))
-            }
-            Err(_) => {
-                self.channels.lock().remove(&address);
-                Err(BackendError::unavailable(format!("executor {address} did not answer in time")))
-            }
+        let address = dialled(allowed, part).await?;
+        let answer = read(self.dial(address)?, part).await;
+        if let Err(BackendError::Unavailable(_)) = answer {
+            self.channels.lock().remove(&address);
         }
+        answer
     }
 
-    fn channel(&self, address: SocketAddr) -> Result<Channel, BackendError> {
+    /// A connection to an address that [`dialled`] found in the list.
+    fn dial(&self, address: SocketAddr) -> Result<Wire, BackendError> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(&address) {
             return Ok(channel.clone());
@@ -169,18 +143,73 @@ impl Executors {
         if channels.len() >= MAX_POOLED {
             channels.clear();
         }
-        let channel = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(BackendError::unavailable)?
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(STREAM_WINDOW)
-            // All clients' reads share one connection: a reader that rests must not use up what the others need.
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(10))
-            .connect_lazy();
-        channels.insert(address, channel.clone());
-        Ok(channel)
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(BackendError::unavailable)?;
+        let wire = with_headers(for_results(endpoint).connect_lazy(), Headers::default());
+        channels.insert(address, wire.clone());
+        Ok(wire)
+    }
+}
+
+/// The settings of a connection that carries results.
+pub(super) fn for_results(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        // All clients' reads share one connection: a reader that rests must not use up what the others need.
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(10))
+}
+
+/// The address of an executor, if it may be dialled. A name is resolved here and judged by what was found.
+async fn dialled(allowed: &ExecutorAllowList, part: &PartLocation) -> Result<SocketAddr, BackendError> {
+    let PartLocation { host, port, .. } = part;
+    let found: Vec<SocketAddr> = match host.parse() {
+        Ok(ip) => vec![SocketAddr::new(ip, *port)],
+        Err(_) => match tokio::time::timeout(CONNECT, tokio::net::lookup_host((host.as_str(), *port))).await {
+            Ok(Ok(found)) => found.collect(),
+            Ok(Err(error)) => return Err(BackendError::unavailable(format!("executor `{host}`: {error}"))),
+            Err(_) => return Err(BackendError::unavailable(format!("executor `{host}` was not resolved in time"))),
+        },
+    };
+    found.into_iter().find(|address| allowed.allows(host, *address)).ok_or_else(|| {
+        BackendError::unavailable(format!("executor `{host}:{port}` is not one that results may be fetched from"))
+    })
+}
+
+/// Raw blocks of the file (`IO_BLOCK_TRANSPORT`).
+async fn blocks(executor: Wire, part: &PartLocation) -> Result<PartStream, BackendError> {
+    let action = Action { r#type: "IO_BLOCK_TRANSPORT".to_owned(), body: request(part).into() };
+    let response = answered(part, client(executor).do_action(action)).await?;
+    let blocks = response.map_ok(|block| block.body).map_err(|status| failure::of_rpc(&status)).boxed();
+    with_schema(Frames::new(each_in_time(blocks)).boxed()).await
+}
+
+/// Messages that the executor decoded and encoded again (`DoGet`).
+async fn decoded(executor: Wire, part: &PartLocation) -> Result<PartStream, BackendError> {
+    let ticket = Ticket { ticket: request(part).into() };
+    let response = answered(part, client(executor).do_get(ticket)).await?;
+    let messages = response
+        .map_ok(|data| IpcMessage { header: data.data_header, body: data.data_body })
+        .map_err(|status| failure::of_rpc(&status));
+    with_schema(each_in_time(messages.boxed())).await
+}
+
+fn client(executor: Wire) -> FlightServiceClient<Wire> {
+    FlightServiceClient::new(executor).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
+}
+
+async fn answered<T>(
+    part: &PartLocation,
+    rpc: impl Future<Output = Result<tonic::Response<tonic::Streaming<T>>, tonic::Status>>,
+) -> Result<tonic::Streaming<T>, BackendError> {
+    match tokio::time::timeout(FIRST_ANSWER, rpc).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(failure::of_rpc(&status)),
+        Err(_) => {
+            Err(BackendError::unavailable(format!("executor {}:{} did not answer in time", part.host, part.port)))
+        }
     }
 }
 
@@ -225,8 +254,8 @@ fn request(part: &PartLocation) -> Vec<u8> {
             job_id: part.job.as_str().to_owned(),
             stage_id: part.stage,
             partition_id: part.partition,
-            host: part.address.ip().to_string(),
-            port: u32::from(part.address.port()),
+            host: part.host.clone(),
+            port: u32::from(part.port),
             file_id: part.file,
             layout: part.layout.into(),
             file_kind: ShuffleFileKind::Data.into(),
@@ -235,13 +264,6 @@ fn request(part: &PartLocation) -> Vec<u8> {
         settings: Vec::new(),
     }
     .encode_to_vec()
-}
-
-/// Names are not resolved: an address that a resolver chooses is not one that was allowed.
-fn numeric_address(host: &str, port: u32) -> Result<SocketAddr, BackendError> {
-    let ip: IpAddr = host.parse().map_err(|_| BackendError::protocol(format!("executor host {host} is no address")))?;
-    let port = u16::try_from(port).map_err(|_| BackendError::protocol(format!("executor port {port}")))?;
-    Ok(SocketAddr::new(ip, port))
 }
 
 /// Blocks are 8 MiB; their frame and the largest single batch of the decoded path need more.
@@ -259,6 +281,8 @@ const CONNECTION_WINDOW: u32 = 0x7FFF_FFFF;
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+    use std::collections::HashSet;
+
     use ballista_core::serde::protobuf::{ExecutorMetadata, PartitionId};
 
     use super::*;
@@ -271,19 +295,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_an_allowed_address_makes_a_part() {
-        let allowed = HashSet::from(["127.0.0.1:4000".parse().unwrap()]);
-        let executors = Executors::new(ExecutorAllowList::Started(Arc::new(Mutex::new(allowed))));
-        assert!(executors.accept(location("127.0.0.1", 4000, "AbC-1_z")).is_ok());
-        for (host, port) in [
-            ("127.0.0.1", 4001),
-            ("127.0.0.2", 4000),
-            ("169.254.169.254", 80),
-            ("localhost", 4000),
-            ("127.0.0.1", 69536),
+    async fn address_of(allowed: &ExecutorAllowList, host: &str, port: u32) -> Result<SocketAddr, BackendError> {
+        let executors = Executors::new(Route::Direct(allowed.clone()));
+        dialled(allowed, &executors.accept(location(host, port, "AbC-1_z"))?.location).await
+    }
+
+    #[tokio::test]
+    async fn only_an_allowed_address_is_dialled() {
+        let started = HashSet::from(["127.0.0.1:4000".parse().unwrap()]);
+        let configured: Arc<[ExecutorPattern]> = Arc::new(["127.0.0.1:4000".parse().unwrap()]);
+        for allowed in [
+            ExecutorAllowList::Started(Arc::new(Mutex::new(started))),
+            ExecutorAllowList::Configured(Arc::clone(&configured)),
         ] {
-            assert!(executors.accept(location(host, port, "AbC-1_z")).is_err(), "{host}:{port}");
+            assert_eq!(address_of(&allowed, "127.0.0.1", 4000).await.unwrap(), "127.0.0.1:4000".parse().unwrap());
+            // A name is as good as the address behind it.
+            assert!(address_of(&allowed, "localhost", 4000).await.is_ok());
+            for (host, port) in [
+                ("127.0.0.1", 4001),
+                ("127.0.0.2", 4000),
+                ("169.254.169.254", 80),
+                ("localhost", 4001),
+                ("127.0.0.1", 69536),
+                ("127.0.0.1/x", 4000),
+                ("user@127.0.0.1", 4000),
+                ("", 4000),
+            ] {
+                assert!(address_of(&allowed, host, port).await.is_err(), "{host}:{port}");
+            }
         }
     }
 

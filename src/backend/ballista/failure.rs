@@ -4,6 +4,9 @@
 //! paths and job ids. This takes out the sentence that is about the query's own data, by a list of the forms such
 //! sentences have, and leaves everything else for the log.
 
+use ballista_core::serde::protobuf::ExecuteQueryFailureResult;
+use ballista_core::serde::protobuf::execute_query_failure_result::Failure;
+
 use crate::backend::BackendError;
 
 /// A failed call to the scheduler or an executor.
@@ -27,6 +30,15 @@ pub(super) fn of_rpc(status: &tonic::Status) -> BackendError {
         | tonic::Code::OutOfRange
         | tonic::Code::Internal
         | tonic::Code::DataLoss => of_job(&text),
+    }
+}
+
+/// A submission that the scheduler answered with a failure instead of a job.
+pub(super) fn of_submission(failed: ExecuteQueryFailureResult) -> BackendError {
+    match failed.failure {
+        Some(Failure::PlanParsingFailure(text) | Failure::SqlParsingFailure(text)) => of_job(&text),
+        Some(Failure::SessionNotFound(text)) => BackendError::Unavailable(text),
+        None => BackendError::protocol("a submission failed without a cause"),
     }
 }
 

@@ -6,10 +6,13 @@
 use std::time::Duration;
 
 use portcullis_auth::Secret;
+use url::Url;
 
 use super::Surroundings;
-use super::section::{At, Section};
+use super::section::{At, Item, Section};
 use super::values;
+use crate::backend::ballista::remote::{ClusterIdentity, ClusterTls, RemoteConfig, Results};
+use crate::backend::ballista::{ExecutorAllowList, Headers};
 use crate::config::error::Problem;
 use crate::config::{
     Allow, Cluster, Config, Embedded, Format, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Scheme, SealKeys,
@@ -71,15 +74,117 @@ fn tls_files(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Tls
 
 /// `[cluster]`.
 fn cluster(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Cluster> {
-    let mode = section.required("mode", |item| match values::text(item)? {
-        "embedded" => Ok(()),
-        "remote" => Err(Problem::Unsupported("mode `remote` is not supported".to_owned())),
-        other => Err(Problem::NotOneOf { given: other.to_owned(), known: vec!["embedded"] }),
-    });
+    const MODES: &[(&str, Mode)] = &[("embedded", Mode::Embedded), ("remote", Mode::Remote)];
+    match section.required("mode", values::word(MODES)) {
+        Some(Mode::Embedded) => Some(Cluster::Embedded(embedded(section, around))),
+        Some(Mode::Remote) => remote(section, around).map(Cluster::Remote),
+        None => {
+            // Which keys are known depends on the mode.
+            section.skip_rest();
+            None
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Mode {
+    Embedded,
+    Remote,
+}
+
+fn embedded(section: &mut Section<'_>, around: &Surroundings<'_>) -> Embedded {
     let executors = section.optional("executors", 1, values::count(1..=64));
     let vcores = section.optional("vcores", available_cores(), values::count(1..=MAX_VCORES));
     let work_dir = section.optional("work_dir", WorkDir::Temporary, |item| around.work_dir(item));
-    mode.map(|()| Cluster::Embedded(Embedded { executors, vcores, work_dir }))
+    Embedded { executors, vcores, work_dir }
+}
+
+fn remote(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<RemoteConfig> {
+    let address = |item: &Item<'_>| values::cluster_url(item).map(|url| (item.at.clone(), url));
+    let scheduler = section.required("scheduler", address);
+    let tls = section.given_section("tls", |tls| cluster_tls(tls, around));
+    let headers = section.given_section("headers", |headers| {
+        headers.values(|item| around.secret(item).and_then(|secret| values::header_value(&secret)))
+    });
+    let results = results(section, scheduler.as_ref().map(|(_, url)| url));
+    let result_ttl = section.optional("result_ttl", Duration::from_secs(300), values::duration("10s", LONGEST));
+
+    let (at, scheduler) = scheduler?;
+    let tls = match (scheduler.scheme(), tls) {
+        ("https", Some((_, tls))) => tls?,
+        ("https", None) => {
+            section.report(&at, values::rule(scheduler.as_str(), "needs `cluster.tls.ca`"));
+            return None;
+        }
+        (_, Some((tls_at, _))) => {
+            section.report(&tls_at, values::rule(scheduler.as_str(), "is spoken to without TLS: write `https`"));
+            return None;
+        }
+        (_, None) => ClusterTls::None,
+    };
+    let headers = match headers {
+        None => Headers::default(),
+        Some((at, headers)) => {
+            if matches!(tls, ClusterTls::None) && !values::is_loopback(&scheduler) {
+                section.report(&at, values::rule(scheduler.as_str(), "must be `https` when `headers` go there"));
+            }
+            Headers::new(headers.into_iter().filter_map(|(name, value)| match name.parse() {
+                Ok(key) => Some((key, value)),
+                Err(_) => {
+                    section.report(&at, values::rule(&name, "is not the name of a header"));
+                    None
+                }
+            }))
+        }
+    };
+    Some(RemoteConfig { scheduler, tls, headers, results: results?, result_ttl })
+}
+
+/// `fetch` and what it needs; what only the other choice needs may stand there and is judged all the same.
+fn results(section: &mut Section<'_>, scheduler: Option<&Url>) -> Option<Results> {
+    const FETCHES: &[(&str, Fetch)] = &[("executors", Fetch::Executors), ("proxy", Fetch::Proxy)];
+    let scheme = scheduler.map(Url::scheme);
+    let proxy = |item: &Item<'_>| {
+        let proxy = values::cluster_url(item)?;
+        if scheme.is_some_and(|scheme| scheme != proxy.scheme()) {
+            return Err(values::rule(proxy.as_str(), "must have the scheme of `cluster.scheduler`"));
+        }
+        Ok(Results::Proxy(proxy))
+    };
+    match section.optional("fetch", Fetch::Executors, values::word(FETCHES)) {
+        Fetch::Executors => {
+            let executors = section.required_list("executors", values::executor);
+            section.optional("proxy", None, |item| proxy(item).map(Some));
+            let executors = executors?.into_iter().map(|(_, executor)| executor).collect();
+            Some(Results::Executors(ExecutorAllowList::Configured(executors)))
+        }
+        Fetch::Proxy => {
+            section.list("executors", values::executor);
+            section.required("proxy", proxy)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Fetch {
+    Executors,
+    Proxy,
+}
+
+/// `[cluster.tls]`.
+fn cluster_tls(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<ClusterTls> {
+    let ca = section.required("ca", |item| around.text_of(item));
+    let cert = section.optional("cert", None, |item| Ok(Some((item.at.clone(), around.text_of(item)?))));
+    let key = section.optional("key", None, |item| Ok(Some((item.at.clone(), Secret::new(around.text_of(item)?)))));
+    let identity = match (cert, key) {
+        (Some((_, chain)), Some((_, key))) => ClusterIdentity::Certificate { chain, key },
+        (None, None) => ClusterIdentity::Anonymous,
+        (Some((at, _)), None) | (None, Some((at, _))) => {
+            section.report(&at, values::rule("…", "needs its other half: `cert` and `key` go together"));
+            return None;
+        }
+    };
+    Some(ClusterTls::Tls { ca: ca?, identity })
 }
 
 /// `[[auth]]`. An empty chain cannot be written, only reported.

@@ -13,9 +13,11 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use portcullis_auth::Secret;
 use toml::de::DeValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use url::Url;
 
 use super::section::{Item, kind};
+use crate::backend::ballista::ExecutorPattern;
 use crate::config::error::Problem;
 use crate::config::{Grantee, PartitionType};
 
@@ -101,6 +103,41 @@ pub(super) fn address(item: &Item<'_>) -> Result<SocketAddr, Problem> {
     let expected = "an address with a port, such as `127.0.0.1:32010`";
     let given = string(item, expected)?;
     given.parse().map_err(|_| malformed(given, expected))
+}
+
+/// The address of a scheduler or of its proxy: `http` or `https`, a host, a port, nothing more.
+pub(super) fn cluster_url(item: &Item<'_>) -> Result<Url, Problem> {
+    let given = text(item)?;
+    let url = url(given)?;
+    if !matches!(url.scheme(), "http" | "https") || url.port_or_known_default().is_none() || url.path() != "/" {
+        return Err(rule(given, "must be written as `http://HOST:PORT` or `https://HOST:PORT`"));
+    }
+    Ok(url)
+}
+
+/// Whether a URL stays on this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// An entry of `cluster.executors`.
+pub(super) fn executor(item: &Item<'_>) -> Result<ExecutorPattern, Problem> {
+    let given = text(item)?;
+    given.parse().map_err(|why| rule(given, why))
+}
+
+/// A secret that can be the value of a header. Nothing of it is told.
+pub(super) fn header_value(secret: &Secret) -> Result<MetadataValue<Ascii>, Problem> {
+    let text = secret.expose().trim_ascii();
+    if text.is_empty() {
+        return Err(Problem::Empty);
+    }
+    MetadataValue::try_from(text).map_err(|_| rule("…", "is not the value of a header: visible ASCII characters"))
 }
 
 /// A name that ends up in logs and on command lines.
