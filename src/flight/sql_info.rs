@@ -12,9 +12,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::sql::metadata::SqlInfoDataBuilder;
 use arrow_flight::sql::{
-    CommandGetSqlInfo, SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity,
-    SqlSupportedGroupBy, SqlSupportedResultSetConcurrency, SqlSupportedResultSetType, SqlSupportedSubqueries,
-    SqlSupportedTransaction, SqlSupportedUnions, SqlTransactionIsolationLevel, SupportedSqlGrammar,
+    CommandGetSqlInfo, SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel,
+    SqlSupportedCaseSensitivity as CaseSensitivity, SqlSupportedGroupBy, SqlSupportedResultSetConcurrency,
+    SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions,
+    SqlTransactionIsolationLevel, SupportedSqlGrammar,
 };
 use datafusion::execution::SessionState;
 
@@ -85,7 +86,7 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
         SqlInfo::SqlIdentifierCase => Value::Bits(i32::from(identifier_case(state))),
         SqlInfo::SqlIdentifierQuoteChar => Value::Text("\""),
         // Quoted names keep their case and are told apart by it, for which there is no number.
-        SqlInfo::SqlQuotedIdentifierCase => Value::Bits(i32::from(SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown)),
+        SqlInfo::SqlQuotedIdentifierCase => Value::Bits(i32::from(CaseSensitivity::SqlCaseSensitivityUnknown)),
         // Last when ascending, first when descending.
         SqlInfo::SqlNullOrdering => Value::Bits(i32::from(SqlNullOrdering::SqlNullsSortedHigh)),
         SqlInfo::SqlKeywords => Value::Words(vocabulary::keywords()),
@@ -193,11 +194,11 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
 }
 
 /// Unquoted names become lower case, unless the session has turned that off.
-fn identifier_case(state: &SessionState) -> SqlSupportedCaseSensitivity {
+fn identifier_case(state: &SessionState) -> CaseSensitivity {
     if state.config_options().sql_parser.enable_ident_normalization {
-        SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase
+        CaseSensitivity::SqlCaseSensitivityLowercase
     } else {
-        SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown
+        CaseSensitivity::SqlCaseSensitivityUnknown
     }
 }
 

@@ -1,7 +1,7 @@
 //! The SQL types that a column of a result can have, as ODBC's `SQLGetTypeInfo` wants them.
 //!
-//! Names are the ones that a table's schema carries and that `CAST` takes. Lists, structs and maps are missing: XDBC has
-//! no number for them, and a driver would take "unknown" for "all types".
+//! Names are the ones that a table's schema carries and that `CAST` takes. Lists, structs and maps are missing: XDBC
+//! has no number for them, and a driver would take "unknown" for "all types".
 
 use std::sync::LazyLock;
 

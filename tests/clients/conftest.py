@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from queries import REMOTE
+
 Options = adbc_driver_flightsql.DatabaseOptions
 
 DEADLINE = 60
@@ -171,13 +173,17 @@ def refusal(received, request):
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Queries without an end come late: a gate that cannot stop them would starve all that follows. The search through
-    everything received comes last."""
+    everything received comes last. What is promised of the embedded cluster only is not asked of another."""
+    if REMOTE:
+        config.hook.pytest_deselected([item for item in items if item.get_closest_marker("embedded")])
+        items[:] = [item for item in items if not item.get_closest_marker("embedded")]
     items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("last", "late")])
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "embedded: a promise of the demo or of its embedded cluster")
     config.addinivalue_line("markers", "late: runs when all ordinary tests have run")
     config.addinivalue_line("markers", "last: runs when all other tests have run")
 

@@ -719,6 +719,7 @@ def test_one_connection_serves_several_threads(connect):
         assert list(pool.map(ask, range(24), timeout=5 * DEADLINE)) == [[(number,)] for number in range(24)]
 
 
+@pytest.mark.embedded
 def test_the_lines_that_the_demo_prints_work_when_pasted(gate):
     printed = gate.output.read_text()
     lines = printed.split("ADBC, in Python", 1)[1].split("\n\n", 2)[1]

@@ -59,7 +59,7 @@ def leaks(gate, where, data):
             yield f"{where}: another address, port {int(port)}: {around(data, port)}"
     for port in other_ports(gate):
         if re.search(rb"\b%d\b" % port, data):
-            yield f"{where}: port {port}, on which the gate's process listens: {around(data, b'%d' % port)}"
+            yield f"{where}: port {port} of the gate's process or of its cluster: {around(data, b'%d' % port)}"
     for what, pattern in FORBIDDEN.items():
         if found := pattern.search(data):
             yield f"{where}: {what}: {around(data, found.group())}"
@@ -75,10 +75,11 @@ def around(data, needle):
 
 
 def other_ports(gate, known={}):
-    """The TCP ports on which the gate's process listens beside its own, where the system tells."""
+    """The TCP ports of a remote cluster, and those on which the gate's process listens, where the system tells."""
     process = os.environ.get("PORTCULLIS_PID", "")
     if process not in known:
-        known[process] = sorted(listening(process) - {gate.port})
+        cluster = {int(port) for port in os.environ.get("PORTCULLIS_CLUSTER_PORTS", "").split(",") if port}
+        known[process] = sorted((listening(process) | cluster) - {gate.port})
     return known[process]
 
 

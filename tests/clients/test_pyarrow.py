@@ -652,6 +652,7 @@ def test_a_call_beyond_its_deadline_times_out_and_frees_the_cluster(gate, client
     still_answers(gate, client)
 
 
+@pytest.mark.embedded
 @pytest.mark.late
 def test_a_client_that_goes_away_frees_the_cluster(gate, client):
     for _ in range(4):
@@ -663,6 +664,7 @@ def test_a_client_that_goes_away_frees_the_cluster(gate, client):
     still_answers(gate, client)
 
 
+@pytest.mark.embedded
 @pytest.mark.late
 def test_an_abandoned_query_stops_using_the_processor(gate, client):
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {gate.token}".encode())], timeout=3)

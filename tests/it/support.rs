@@ -77,11 +77,10 @@ impl Seen {
     }
 }
 
-/// A cluster with tables.
+/// An embedded cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) embedded: Embedded,
-    pub(crate) tables: Vec<Table>,
 }
 
 /// The cluster that tests share. Whoever blocks or breaks one starts their own.
@@ -107,7 +106,7 @@ impl Cluster {
             result_ttl: Duration::from_secs(900),
         };
         let embedded = Embedded::start(&config).await.unwrap();
-        Self { embedded, tables: TABLES.clone() }
+        Self { embedded }
     }
 }
 

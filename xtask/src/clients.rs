@@ -3,72 +3,135 @@
 //! Must not decide what is tested: that is in `tests/clients`. A missing tool is a failure, never a skip.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::Places;
+use crate::cluster::Cluster;
 use crate::gate::Gate;
-use crate::python;
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, say, succeed};
-use crate::rust::{cargo, tools};
+use crate::rust::cargo;
+use crate::{go, python, rust, tools};
 
-/// Prepares Python, builds the gate, starts it, runs pytest against it and stops it.
+/// Prepares the clients, builds the gate, and runs every suite against an embedded and against a remote cluster.
 pub(crate) fn test(places: &Places, report: &mut Report) {
-    let mut python = None;
+    let mut clients = None;
     report.check("client tools", || {
-        tools()?;
-        python = Some(python::prepare(places)?);
+        rust::tools()?;
+        clients = Some(Clients::prepare(places)?);
         Ok(())
     });
     let built = report.check("build the gate", || {
-        succeed(cargo(places).args(["build", "--package", "portcullis", "--bin", "portcullis", "--example", "query"]))
+        let targets = ["--bin", "portcullis", "--example", "query", "--example", "ballista_node"];
+        succeed(cargo(places).args(["build", "--package", "portcullis"]).args(targets))
     });
-    let (Some(python), true) = (python, built) else { return };
+    let (Some(clients), true) = (clients, built) else { return };
 
     let run = places.target.join("clients-run");
+    let binary = places.binaries.join("portcullis");
     let mut gate = None;
     report.check("the gate starts", || {
-        gate = Some(Gate::start(&places.binaries.join("portcullis"), &run)?);
+        gate = Some(Gate::demo(&binary, &run)?);
         Ok(())
     });
     let Some(gate) = gate else { return };
     say(&format!("the gate answers at {}", gate.url));
-
-    pytest(places, &python, &gate, &run, report);
+    clients.test(places, &gate, &run, &Behind::Embedded, report);
     report.check("the gate stops cleanly", || gate.stop());
+
+    let mut remote = None;
+    report.check("a gate before two executors starts", || {
+        let cluster = Cluster::start(&places.binaries, &run.join("cluster"), 2)?;
+        remote = Some((Gate::remote(&binary, &run, &cluster)?, cluster));
+        Ok(())
+    });
+    let Some((gate, cluster)) = remote else { return };
+    say(&format!("the gate before {} answers at {}", cluster.ports(), gate.url));
+    clients.test(places, &gate, &run, &Behind::Remote { ports: cluster.ports() }, report);
+    report.check("the gate before two executors stops cleanly", || gate.stop());
+}
+
+/// What is behind the gate of a run.
+enum Behind {
+    Embedded,
+    /// Processes of their own, which listen on these ports.
+    Remote {
+        ports: String,
+    },
+}
+
+/// Everything that a client suite needs beside the gate.
+struct Clients {
+    python: PathBuf,
+    /// For clients whose companions cannot live in the first environment.
+    apart: PathBuf,
+    go: PathBuf,
+    flight_sql_client: PathBuf,
+}
+
+impl Clients {
+    fn prepare(places: &Places) -> Result<Self, Trouble> {
+        let python = python::prepare(places, "requirements.txt", "clients-venv")?;
+        Ok(Self {
+            apart: python::prepare(places, "apart/requirements.txt", "clients-apart-venv")?,
+            go: go::prepare(places, &python)?,
+            flight_sql_client: tools::flight_sql_client(places)?,
+            python,
+        })
+    }
+
+    fn test(&self, places: &Places, gate: &Gate, run: &Path, behind: &Behind, report: &mut Report) {
+        let suites = [("", &self.python, vec![]), ("apart/", &self.apart, vec!["apart"])];
+        for (prefix, python, words) in suites {
+            let mut command = Command::new(python);
+            command
+                .current_dir(places.root.join("tests/clients"))
+                .args(["-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-q"])
+                .args(words)
+                .env("PYTHONDONTWRITEBYTECODE", "1")
+                .env("PORTCULLIS_URL", &gate.url)
+                .env("PORTCULLIS_TOKEN_FILE", gate.folder.join("token"))
+                .env("PORTCULLIS_CA", gate.folder.join("ca.pem"))
+                .env("PORTCULLIS_OUTPUT", &gate.output)
+                .env("PORTCULLIS_PID", gate.process_id())
+                .env("PORTCULLIS_BINARY", places.binaries.join("portcullis"))
+                .env("PORTCULLIS_RUST_CLIENT", places.binaries.join("examples/query"))
+                .env("PORTCULLIS_APART_PYTHON", &self.apart)
+                .env("PORTCULLIS_GO_TESTS", &self.go)
+                .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client);
+            let name = match behind {
+                Behind::Embedded => format!("embedded {prefix}"),
+                Behind::Remote { ports } => {
+                    command.env("PORTCULLIS_CLUSTER_PORTS", ports);
+                    format!("remote {prefix}")
+                }
+            };
+            pytest(&mut command, &name, run, report);
+        }
+    }
 }
 
 /// Runs pytest and takes over the counts that `conftest.py` leaves, one row per test file.
-fn pytest(places: &Places, python: &Path, gate: &Gate, run: &Path, report: &mut Report) {
+fn pytest(command: &mut Command, name: &str, run: &Path, report: &mut Report) {
     let counts = run.join("counts.txt");
+    // What another process has left says nothing about this one.
+    let _ = fs::remove_file(&counts);
     let watch = Stopwatch::start();
-    let ended = succeed(
-        Command::new(python)
-            .current_dir(places.root.join("tests/clients"))
-            .args(["-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-q"])
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("PORTCULLIS_URL", &gate.url)
-            .env("PORTCULLIS_TOKEN_FILE", gate.folder.join("token"))
-            .env("PORTCULLIS_CA", gate.folder.join("ca.pem"))
-            .env("PORTCULLIS_OUTPUT", &gate.output)
-            .env("PORTCULLIS_PID", gate.process_id())
-            .env("PORTCULLIS_RUST_CLIENT", places.binaries.join("examples/query"))
-            .env("PORTCULLIS_COUNTS", &counts),
-    );
+    let ended = succeed(command.env("PORTCULLIS_COUNTS", &counts));
     let rows = fs::read_to_string(&counts).unwrap_or_default();
     let rows: Vec<(&str, Count, Duration)> = rows.lines().filter_map(row).collect();
     let failed = rows.iter().any(|(_, count, _)| count.failed > 0);
     for (suite, count, took) in &rows {
-        report.add(suite, *count, Ok(()), *took);
+        report.add(&format!("{name}{suite}"), *count, Ok(()), *took);
     }
     // pytest's own verdict is added only where the counts do not show it: a crash, or no test at all.
     match ended {
-        Err(trouble) if !failed => report.add("pytest", Count::default(), Err(trouble), watch.took()),
+        Err(trouble) if !failed => report.add(&format!("{name}pytest"), Count::default(), Err(trouble), watch.took()),
         Ok(()) if rows.is_empty() => {
             let trouble = Trouble::new("pytest left no counts".to_owned());
-            report.add("pytest", Count::default(), Err(trouble), watch.took());
+            report.add(&format!("{name}pytest"), Count::default(), Err(trouble), watch.took());
         }
         Ok(()) | Err(_) => (),
     }

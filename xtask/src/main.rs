@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod clients;
+mod cluster;
 mod gate;
+mod go;
 mod python;
 mod report;
 mod run;
 mod rust;
+mod tools;
 
 use crate::report::Report;
 use crate::run::{Trouble, say};
@@ -30,13 +33,8 @@ fn main() -> ExitCode {
         }
     };
     match task {
-        Task::Bless => match rust::bless(&places) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(trouble) => {
-                say(&format!("error: {trouble}"));
-                ExitCode::FAILURE
-            }
-        },
+        Task::Bless => ended(rust::bless(&places)),
+        Task::Cluster(executors) => ended(cluster::run(&places, executors)),
         Task::Help => {
             say(HELP);
             ExitCode::SUCCESS
@@ -45,6 +43,16 @@ fn main() -> ExitCode {
             let report = test(&places, scope);
             report.print();
             if report.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn ended(ended: Result<(), Trouble>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            say(&format!("error: {trouble}"));
+            ExitCode::FAILURE
         }
     }
 }
@@ -65,6 +73,7 @@ fn test(places: &Places, scope: Scope) -> Report {
 
 enum Task {
     Bless,
+    Cluster(usize),
     Help,
     Test(Scope),
 }
@@ -82,6 +91,10 @@ impl Task {
         match words.as_slice() {
             [] | ["help" | "--help" | "-h"] => Some(Self::Help),
             ["bless"] => Some(Self::Bless),
+            ["cluster"] => Some(Self::Cluster(2)),
+            ["cluster", "--executors", number] => {
+                number.parse().ok().filter(|number| (1..=64).contains(number)).map(Self::Cluster)
+            }
             ["test"] => Some(Self::Test(Scope::All)),
             ["test", "clients"] => Some(Self::Test(Scope::Clients)),
             ["test", "rust"] => Some(Self::Test(Scope::Rust)),
@@ -121,6 +134,8 @@ const HELP: &str = "\
 cargo xtask test            format, lint, Rust tests, then the real clients against a started gate
 cargo xtask test rust       format, lint and Rust tests only
 cargo xtask test clients    the real clients only
+cargo xtask cluster [--executors N]
+                            a stock Ballista cluster on this machine, to put a gate before
 cargo xtask bless           run the Rust tests and let them rewrite their checked-in snapshots
 cargo xtask help            this text
 

@@ -1,6 +1,6 @@
-//! The Python virtual environment of the client suites.
+//! The Python virtual environments of the client suites.
 //!
-//! Made from `tests/clients/requirements.txt` by the ordinary pip, kept in the target folder and made anew when the
+//! Made from the requirements below `tests/clients` by the ordinary pip, kept in the target folder and made anew when the
 //! requirements or the interpreter change. Must not touch the machine's own Python packages.
 
 use std::fs;
@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use crate::Places;
 use crate::run::{Trouble, answers, say, succeed};
 
-/// The interpreter of a ready environment.
-pub(crate) fn prepare(places: &Places) -> Result<PathBuf, Trouble> {
+/// The interpreter of the ready environment `folder` with what `requirements` of the client suites names.
+pub(crate) fn prepare(places: &Places, requirements: &str, folder: &str) -> Result<PathBuf, Trouble> {
     let version = version()?;
-    let requirements = places.root.join("tests/clients/requirements.txt");
+    let requirements = places.root.join("tests/clients").join(requirements);
     let wanted = read(&requirements)?;
     let wanted = format!("{version}\n{wanted}");
 
-    let folder = places.target.join("clients-venv");
+    let folder = places.target.join(folder);
     let python = folder.join("bin/python");
     let marker = folder.join("installed.txt");
     // The marker is written last, so an environment that was interrupted while it was made is made again.
