@@ -7,6 +7,7 @@ pub mod access;
 mod caps;
 mod expansion;
 pub(crate) mod failure;
+mod files;
 mod planner;
 pub mod settings;
 mod wire_types;
@@ -161,6 +162,9 @@ async fn plan(
             let schema = wire_types::declared(&query);
             let place = access::place(&query, state)?;
             let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
+            if place == access::Place::Cluster {
+                files::present(&optimized, state).await?;
+            }
             Ok(compiled(
                 schema,
                 match place {

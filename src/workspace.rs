@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
@@ -197,10 +197,16 @@ impl Workspace {
             .map_err(|error| away().because(error))?;
         let base = Arc::clone(state.catalog_list());
         let list = OverlayCatalogList::new(base, Arc::clone(&self.overlay));
-        Ok(SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build())
+        let mut state = SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build();
+        for function in ABOUT_FILES {
+            state.deregister_udf(function).map_err(Failure::internal)?;
+        }
+        Ok(state)
     }
 }
 
+/// Functions that tell where on the server a row was read.
+const ABOUT_FILES: &[&str] = &["input_file_name", "file_row_index"];
 /// What a bracket with a subquery in it costs at most.
 const PARSER_LEVELS: usize = 4;
 const BUILD: Duration = Duration::from_secs(30);

@@ -108,7 +108,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`BackendError::Unavailable`] when none answers, [`BackendError::Protocol`] with both versions when another does.
+    /// [`BackendError::Unavailable`] when none answers, [`BackendError::Protocol`] with both versions when one of
+    /// another version does.
     pub async fn greet(&self) -> Result<(), BackendError> {
         // A scheduler says its version only with the answer to a submission; an empty plan is answered and not queued.
         let request = versioned(ExecuteQueryParams {

@@ -175,7 +175,7 @@ pub(super) fn notes(config: &Config) -> Vec<&'static str> {
                 notes.push("cluster.scheduler is `http`: plans travel without TLS; keep that network to the cluster");
             }
             if let Results::Executors(_) = remote.results {
-                notes.push("cluster.fetch is `executors`: stock executors speak no TLS, results travel to the gate in plain text");
+                notes.push("cluster.fetch is `executors`: stock executors speak no TLS, results come in plain text");
             }
         }
     }

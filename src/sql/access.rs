@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{
@@ -184,6 +184,13 @@ fn query(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
     plan.apply_with_subqueries(|node| {
         nodes = nodes.saturating_add(1);
         refused = if nodes > MAX_NODES { Some(too_large()) } else { node_refusal(node) };
+        if refused.is_none() {
+            node.apply_expressions(|expression| {
+                let quantified = expression.exists(|part| Ok(matches!(part, Expr::SetComparison(_))))?;
+                refused = quantified.then(|| Failure::unimplemented("a comparison with ANY or ALL of a subquery"));
+                Ok(if quantified { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })?;
+        }
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })
     .map_err(|error| failure::of_planning(&error))?;

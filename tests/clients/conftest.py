@@ -211,9 +211,12 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish():
-    """One line per file for `cargo xtask`: name, passed, failed, seconds."""
+    """One line per file for `cargo xtask`: name, passed, failed, seconds. A run with another version of a client says so
+    by PORTCULLIS_VARIANT."""
+    variant = os.environ.get("PORTCULLIS_VARIANT")
+    suffix = f"[{variant}]" if variant else ""
     if path := os.environ.get("PORTCULLIS_COUNTS"):
-        lines = [f"{name} {passed} {failed} {seconds:.1f}\n" for name, (passed, failed, seconds) in COUNTS.items()]
+        lines = [f"{name}{suffix} {passed} {failed} {seconds:.1f}\n" for name, (passed, failed, seconds) in COUNTS.items()]
         pathlib.Path(path).write_text("".join(lines))
 
 

@@ -5,8 +5,12 @@ Only data; what has to come back is said beside each.
 
 import datetime
 import decimal
+import os
 
 import pyarrow as pa
+
+REMOTE = "PORTCULLIS_CLUSTER_PORTS" in os.environ
+"""Whether the cluster behind the gate is in stock processes of its own, which listen on these ports."""
 
 TABLES = ["customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"]
 

@@ -180,6 +180,8 @@ const CURIOUS: &[&str] = &[
     "SELECT regexp_like(n_name, '(') FROM nation",
     "SELECT substr(n_name, 0, -1) FROM nation",
     "SELECT * FROM parquet_metadata('x')",
+    "SELECT input_file_name() FROM nation",
+    "SELECT file_row_index() FROM nation",
     "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '/etc/passwd'",
     "DROP TABLE nation",
     "SET datafusion.runtime.temp_directory = '/x'",

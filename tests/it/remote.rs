@@ -35,7 +35,7 @@ use url::Url;
 
 use crate::support::client::{Client, code, statement};
 use crate::support::login::Login;
-use crate::support::nodes::{Nodes, free_port};
+use crate::support::nodes::{Node, Nodes, free_port};
 use crate::support::process::run;
 use crate::support::{Gate, Seen, Settings, directory, on_runtime, until};
 
@@ -71,7 +71,9 @@ fn a_killed_executor_is_unavailable_soon_and_the_next_query_works() {
         }
         assert!(client.read(tickets[0].clone()).await.is_ok());
 
-        drop(nodes.executors.remove(0));
+        let holds_results = |node: &Node| !job_ids_of(&node.work_dir).is_empty();
+        let holder = nodes.executors.iter().position(holds_results).unwrap_or_else(|| panic!("results lie nowhere"));
+        drop(nodes.executors.remove(holder));
         let mut codes = Vec::new();
         for ticket in tickets {
             let answer = timeout(SOON, client.read(ticket)).await.unwrap_or_else(|_| panic!("no answer"));
@@ -103,12 +105,13 @@ fn a_scheduler_that_restarts_is_unavailable_soon_and_the_next_query_works() {
         let client = gate.signed_in("alice").await;
         client.update("CREATE VIEW v AS SELECT n_name FROM nation").await.unwrap();
         assert_eq!(client.text("SELECT count(*) FROM v").await.unwrap(), ["25"]);
+        let before = job_ids(&nodes);
 
         let running = tokio::spawn({
             let client = client.clone();
             async move { client.info(ENDLESS).await }
         });
-        until("the long query runs", SOON, || async { Seen::when(job_ids(&nodes.work_dir).len() > 1) }).await;
+        until("the long query runs", SOON, || async { Seen::when(new_job(&nodes, &before).is_some()) }).await;
         nodes.restart_scheduler().await;
         let lost = timeout(SOON, running).await.unwrap_or_else(|_| panic!("the lost query hangs")).unwrap();
         assert_eq!(code(&lost), Code::Unavailable, "{lost:?}");
@@ -131,9 +134,8 @@ fn a_deadline_cancels_the_job_on_the_scheduler() {
         let gate = gate(plain(&nodes)).await;
         let client = gate.client(&Login::key("alice"));
         assert_eq!(client.text(QUICK).await.unwrap(), ["25"]);
-        until("the quick job's folder is there", SOON, || async { Seen::when(!job_ids(&nodes.work_dir).is_empty()) })
-            .await;
-        let before = job_ids(&nodes.work_dir);
+        until("the quick job's folder is there", SOON, || async { Seen::when(!job_ids(&nodes).is_empty()) }).await;
+        let before = job_ids(&nodes);
 
         let mut request = tonic::Request::new(FlightDescriptor::new_cmd(statement(ENDLESS).encode_to_vec()));
         request.set_timeout(Duration::from_secs(6));
@@ -141,15 +143,17 @@ fn a_deadline_cancels_the_job_on_the_scheduler() {
             let mut flight = client.flight();
             async move { flight.get_flight_info(request).await }
         });
-        let new = || job_ids(&nodes.work_dir).into_iter().find(|job| !before.contains(job));
-        until("the long query runs", SOON, || async { Seen::when(new().is_some()) }).await;
-        let asked = GetJobStatusParams { job_id: new().unwrap() };
+        until("the long query has an id", SOON, || async { Seen::when(new_job(&nodes, &before).is_some()) }).await;
+        let asked = GetJobStatusParams { job_id: new_job(&nodes, &before).unwrap() };
         let scheduler = SchedulerGrpcClient::connect(url("http", nodes.scheduler_port).to_string()).await.unwrap();
         let status = || async {
             let answer = scheduler.clone().get_job_status(asked.clone()).await.unwrap().into_inner();
             answer.status.and_then(|status| status.status)
         };
-        assert!(matches!(status().await, Some(job_status::Status::Running(_))));
+        until("the long query runs", SOON, || async {
+            Seen::when(matches!(status().await, Some(job_status::Status::Running(_))))
+        })
+        .await;
 
         let late = timeout(SOON, late).await.unwrap_or_else(|_| panic!("hangs")).unwrap();
         assert!(matches!(code(&late), Code::Cancelled | Code::DeadlineExceeded), "{late:?}");
@@ -341,14 +345,20 @@ async fn works_again(client: &Client) {
     .await;
 }
 
-/// Executors make one folder for each job.
-fn job_ids(work_dir: &Path) -> Vec<String> {
-    let folders = |path: &Path| -> Vec<_> {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-    };
-    let jobs = folders(work_dir).iter().flat_map(|executor| folders(executor)).collect::<Vec<_>>();
-    jobs.iter().filter_map(|job| job.file_name()).map(|name| name.to_string_lossy().into_owned()).collect()
+fn new_job(nodes: &Nodes, before: &[String]) -> Option<String> {
+    job_ids(nodes).into_iter().find(|job| !before.contains(job))
+}
+
+fn job_ids(nodes: &Nodes) -> Vec<String> {
+    nodes.executors.iter().flat_map(|node| job_ids_of(&node.work_dir)).collect()
+}
+
+/// An executor makes one folder for each job, and others for what spills.
+fn job_ids_of(work_dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(work_dir).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with("datafusion-")).collect()
 }
 
 /// A configuration file over a remote cluster.

@@ -462,3 +462,34 @@ impl Places {
 const PATIENCE: Duration = Duration::from_secs(90);
 /// A planner's deadline, and a little.
 const SOON: Duration = Duration::from_secs(15);
+
+#[test]
+fn what_the_cluster_cannot_do_is_unimplemented_in_the_words_of_the_engine() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let client = gate.client(&Login::key("alice"));
+        assert_eq!(client.text("SELECT count(*) FROM nation WHERE n_name LIKE 'A%'").await.unwrap(), ["2"]);
+        for sql in [
+            "SELECT count(*) FROM nation WHERE n_name LIKE 'A!%' ESCAPE '!'",
+            "SELECT n_name FROM nation WHERE n_regionkey = ANY (SELECT r_regionkey FROM region)",
+            "SELECT n_name FROM nation WHERE n_regionkey > ALL (SELECT r_regionkey FROM region)",
+        ] {
+            let refused = client.text(sql).await.unwrap_err();
+            assert!(matches!(refused.code(), Code::Unimplemented | Code::InvalidArgument), "{sql}: {refused}");
+            assert!(!refused.message().contains("failed on the cluster"), "{sql}: {refused}");
+        }
+    });
+}
+
+#[test]
+fn functions_that_tell_the_servers_files_do_not_exist() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let client = gate.client(&Login::key("alice"));
+        assert_eq!(client.text("SELECT max(upper(n_name)) FROM nation").await.unwrap(), ["VIETNAM"]);
+        for function in ["input_file_name", "file_row_index"] {
+            let refused = client.text(&format!("SELECT {function}() FROM nation")).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        }
+    });
+}

@@ -1,4 +1,5 @@
-//! A started gate: the real binary as a demo or before another cluster, its output in a file, and a stop that has to be clean.
+//! A started gate: the real binary as a demo or before another cluster, its output in a file, and a stop that has to be
+//! clean.
 //!
 //! Must not know what is asked of it, and must not print its output: that holds the token.
 

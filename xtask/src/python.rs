@@ -1,7 +1,7 @@
 //! The Python virtual environments of the client suites.
 //!
-//! Made from the requirements below `tests/clients` by the ordinary pip, kept in the target folder and made anew when the
-//! requirements or the interpreter change. Must not touch the machine's own Python packages.
+//! Made from the requirements below `tests/clients` by the ordinary pip, kept in the target folder and made anew when
+//! the requirements or the interpreter change. Must not touch the machine's own Python packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};

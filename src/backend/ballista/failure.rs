@@ -47,6 +47,9 @@ pub(super) fn of_job(text: &str) -> BackendError {
     if let Some(about) = own_fault(text) {
         return BackendError::Query { about, cause: text.to_owned() };
     }
+    if let Some(about) = not_supported(text) {
+        return BackendError::Unsupported { about, cause: text.to_owned() };
+    }
     if AWAY.iter().any(|form| text.contains(form)) {
         return BackendError::Unavailable(text.to_owned());
     }
@@ -80,6 +83,16 @@ fn own_fault(text: &str) -> Option<String> {
         return Some(format!("{class}: {detail}"));
     }
     None
+}
+
+/// What the engine cannot do, in its own words, if those are safe to repeat.
+fn not_supported(text: &str) -> Option<String> {
+    let told = text.split_once("This feature is not implemented: ").map(|(_, told)| told).or_else(|| {
+        let (_, told) = text.split_once("Execution error: ")?;
+        told.lines().next()?.contains("not support").then_some(told)
+    })?;
+    let told = told.lines().next()?.split(['"', '\\', '(']).next()?.trim();
+    (!told.is_empty() && !looks_internal(told)).then(|| told.to_owned())
 }
 
 /// Data may look like anything; what looks like a path, an address or a URL is not repeated.

@@ -1,8 +1,8 @@
 //! Following a job on a remote scheduler by asking for its status.
 //!
 //! Ballista 55's push stream tells a job's id with its last status, too late to cancel anything; a submission that is
-//! answered at once tells it first, and then somebody has to ask. Asks often at first, since most queries are short, and
-//! seldom later. A scheduler that is away for a moment is no lost job; one that came back without its memory is.
+//! answered at once tells it first, and then somebody has to ask. Asks often at first, since most queries are short,
+//! and seldom later. A scheduler that is away for a moment is no lost job; one that came back without its memory is.
 
 use std::time::Duration;
 

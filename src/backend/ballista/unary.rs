@@ -2,7 +2,7 @@
 //!
 //! A stock scheduler leaves Nagle's algorithm on: when an answer and its trailers leave in two writes, the second waits
 //! for our acknowledgement, which the system delays by 40 ms. The answer of a unary call needs nothing of its trailers:
-//! a call that failed has a status and no message. On the wire a unary answer is a stream of one, and read as such here.
+//! a call that failed has a status and no message. On the wire a unary answer is a stream of one, and read so here.
 
 use std::time::Duration;
 
@@ -61,16 +61,17 @@ where
         .max_encoding_message_size(super::MAX_MESSAGE)
         .max_decoding_message_size(super::MAX_MESSAGE);
     let answered = async {
-        client.ready().await.map_err(|error| Status::unavailable(error.into().to_string()))?;
-        let (metadata, mut messages, extensions) =
-            client.server_streaming(request, path, ProstCodec::<Q, A>::default()).await?.into_parts();
-        let answer = messages.message().await?.ok_or_else(|| Status::internal("an answer without a message"))?;
+        client.ready().await.map_err(|error| BackendError::unavailable(error.into()))?;
+        let failed = |status: Status| failure::of_rpc(&status);
+        let stream = client.server_streaming(request, path, ProstCodec::<Q, A>::default()).await.map_err(failed)?;
+        let (metadata, mut messages, extensions) = stream.into_parts();
+        let answer = messages.message().await.map_err(failed)?;
+        let answer = answer.ok_or_else(|| BackendError::protocol("an answer without a message"))?;
         Ok(Response::from_parts(metadata, answer, extensions))
     };
-    match tokio::time::timeout(DEADLINE, answered).await {
-        Ok(answer) => answer.map_err(|status: Status| failure::of_rpc(&status)),
-        Err(_) => Err(BackendError::unavailable("the scheduler did not answer in time")),
-    }
+    tokio::time::timeout(DEADLINE, answered)
+        .await
+        .unwrap_or_else(|_| Err(BackendError::unavailable("the scheduler did not answer in time")))
 }
 
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -48,9 +48,9 @@ pub(super) async fn primary(command: CommandGetPrimaryKeys, state: &SessionState
         text(|(place, _, _)| &place.schema),
         text(|(place, _, _)| &place.table),
         text(|(_, column, _)| column),
+        Arc::new(Int32Array::from_iter_values(rows.iter().map(|(_, _, sequence)| *sequence))),
         // The engine's keys have no names.
         Arc::new(StringArray::new_null(rows.len())),
-        Arc::new(Int32Array::from_iter_values(rows.iter().map(|(_, _, sequence)| *sequence))),
     ];
     RecordBatch::try_new(primary_schema(), columns).map_err(Failure::internal)
 }
@@ -78,8 +78,9 @@ static PRIMARY: LazyLock<SchemaRef> = LazyLock::new(|| {
         Field::new("db_schema_name", DataType::Utf8, true),
         Field::new("table_name", DataType::Utf8, false),
         Field::new("column_name", DataType::Utf8, false),
-        Field::new("key_name", DataType::Utf8, true),
+        // In the order of every implementation; the comment in the specification has these two the other way round.
         Field::new("key_sequence", DataType::Int32, false),
+        Field::new("key_name", DataType::Utf8, true),
     ]))
 });
 

@@ -4,8 +4,8 @@
     python jars.py --sums        prints jars.txt with the sums that are served now, to check a change of versions by
 
 `jars.txt` pins every jar by its coordinate and its sum: a jar with another sum is an error, whoever serves it. Where
-artifacts come from is the `jgo` package's affair; a mirror of Maven Central in the user's Maven settings is used, and
-so is what the user's own repository holds already. Must not resolve versions: nothing comes that is not in the list.
+artifacts come from is the `jgo` package's affair; a mirror of Maven Central in the user's Maven settings is used. Must not
+resolve versions: nothing comes that is not in the list. Must not touch the user's own repository of jars.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import xml.etree.ElementTree
 import jgo.maven
 
 LIST = pathlib.Path(__file__).with_name("jars.txt")
-MAVEN = pathlib.Path.home() / ".m2"
+SETTINGS = pathlib.Path.home() / ".m2" / "settings.xml"
 DEADLINE = 120
 """Seconds for one answer of the server; the largest jar has 45 MB."""
 
@@ -58,7 +58,7 @@ def context(folder):
     here = mirror()
     return jgo.maven.MavenContext(
         repo_cache=folder,
-        local_repos=[MAVEN / "repository"],
+        local_repos=[],
         remote_repos={"central": here} if here else None,
         resolver=jgo.maven.PythonResolver(),
         timeout=DEADLINE,
@@ -73,7 +73,7 @@ def fetch(central, jar):
 def mirror():
     """What the user's Maven settings name in place of Maven Central, if they do."""
     try:
-        settings = xml.etree.ElementTree.parse(MAVEN / "settings.xml")
+        settings = xml.etree.ElementTree.parse(SETTINGS)
     except OSError:
         return None
     for found in settings.iterfind("{*}mirrors/{*}mirror"):

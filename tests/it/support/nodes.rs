@@ -14,8 +14,6 @@ use super::{Seen, directory, until};
 pub(crate) struct Nodes {
     pub(crate) scheduler_port: u16,
     pub(crate) executors: Vec<Node>,
-    /// Below it every executor has its folder.
-    pub(crate) work_dir: PathBuf,
     scheduler: Option<Node>,
 }
 
@@ -23,6 +21,8 @@ pub(crate) struct Nodes {
 pub(crate) struct Node {
     /// Results are fetched from here; the scheduler's own port for the scheduler.
     pub(crate) port: u16,
+    /// Where an executor writes; empty for a scheduler.
+    pub(crate) work_dir: PathBuf,
     process: Child,
 }
 
@@ -36,13 +36,10 @@ impl Drop for Node {
 impl Nodes {
     /// Starts a cluster whose ports answer; executors register by themselves.
     pub(crate) async fn start(executors: usize) -> Self {
-        static CLUSTERS: AtomicUsize = AtomicUsize::new(0);
-        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
-        let work_dir = directory().join(format!("nodes-{number}"));
         let scheduler = scheduler(free_port());
         let scheduler_port = scheduler.port;
         listening(scheduler_port).await;
-        let mut nodes = Self { scheduler_port, executors: Vec::new(), work_dir, scheduler: Some(scheduler) };
+        let mut nodes = Self { scheduler_port, executors: Vec::new(), scheduler: Some(scheduler) };
         for _ in 0..executors {
             nodes.add_executor().await;
         }
@@ -50,7 +47,8 @@ impl Nodes {
     }
 
     pub(crate) async fn add_executor(&mut self) {
-        let work_dir = self.work_dir.join(format!("executor-{}", free_port()));
+        static EXECUTORS: AtomicUsize = AtomicUsize::new(0);
+        let work_dir = directory().join(format!("node-{}", EXECUTORS.fetch_add(1, Ordering::Relaxed)));
         std::fs::create_dir_all(&work_dir).unwrap();
         let (port, grpc_port) = (free_port(), free_port());
         let words = [
@@ -59,7 +57,7 @@ impl Nodes {
             ("--scheduler-port", self.scheduler_port.to_string()),
             ("--work-dir", work_dir.display().to_string()),
         ];
-        let node = start(port, "executor", &words);
+        let node = start(port, work_dir, "executor", &words);
         listening(port).await;
         self.executors.push(node);
     }
@@ -82,10 +80,10 @@ impl Nodes {
 }
 
 fn scheduler(port: u16) -> Node {
-    start(port, "scheduler", &[("--port", port.to_string()), ("--result-ttl", "60".to_owned())])
+    start(port, PathBuf::new(), "scheduler", &[("--port", port.to_string()), ("--result-ttl", "60".to_owned())])
 }
 
-fn start(port: u16, kind: &str, words: &[(&str, String)]) -> Node {
+fn start(port: u16, work_dir: PathBuf, kind: &str, words: &[(&str, String)]) -> Node {
     let program = Path::new(env!("CARGO_BIN_EXE_portcullis")).with_file_name("examples").join("ballista_node");
     assert!(program.exists(), "build it first: cargo build --example ballista_node");
     let words = words.iter().flat_map(|(key, value)| [(*key).to_owned(), value.clone()]);
@@ -97,7 +95,7 @@ fn start(port: u16, kind: &str, words: &[(&str, String)]) -> Node {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    Node { port, process }
+    Node { port, work_dir, process }
 }
 
 async fn listening(port: u16) {
