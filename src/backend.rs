@@ -35,9 +35,6 @@ pub trait QueryBackend: fmt::Debug + Send + Sync + 'static {
     /// A state builder with the engine's functions and optimizer rules, without any catalog.
     fn planning_state(&self, config: SessionConfig) -> SessionStateBuilder;
 
-    /// Opens or updates the engine's session `session` with `config`.
-    async fn open(&self, session: &BackendSession, config: &SessionConfig) -> Result<(), BackendError>;
-
     /// Submits an authorized, optimized plan. The stream ends after the first terminal status.
     async fn submit(&self, query: Submission) -> Result<StatusStream, BackendError>;
 

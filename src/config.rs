@@ -134,7 +134,7 @@ pub enum Cluster {
     /// Scheduler and executors in this process.
     Embedded(Embedded),
     /// A cluster elsewhere.
-    Remote(RemoteConfig),
+    Remote(Box<RemoteConfig>),
 }
 
 /// An embedded cluster.

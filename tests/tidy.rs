@@ -235,6 +235,31 @@ fn the_readme_connects_as_the_demo_prints_it() {
 }
 
 #[test]
+fn every_client_page_connects_as_a_test_that_it_names() {
+    let all = files();
+    check(all.iter().filter(|file| file.path.starts_with(CLIENT_PAGES)).cloned(), |page| {
+        let claimed: BTreeSet<&str> = page.text.lines().flat_map(claims).collect();
+        let tests: Vec<&File> = all
+            .iter()
+            .filter(|file| file.path.starts_with("tests/") && !file.path.ends_with(".txt"))
+            .filter(|file| claimed.iter().any(|claim| claim.split("::").next() == Some(file.path.as_str())))
+            .collect();
+        if tests.is_empty() {
+            return vec![(1, "names no test".to_owned())];
+        }
+        let lines = connecting(&page.text);
+        if lines.is_empty() && !REPLICAS.contains(&page.path.as_str()) {
+            return vec![(1, "has no block of the kind `connect`".to_owned())];
+        }
+        let unknown = lines.into_iter().filter(|(_, line)| {
+            let words = fixed_words(line);
+            !tests.iter().any(|test| words.iter().all(|word| !lines_naming(&test.text, word).is_empty()))
+        });
+        unknown.map(|(number, line)| (number, format!("no test of the page connects by `{line}`"))).collect()
+    });
+}
+
+#[test]
 fn every_expectation_is_compared_with_something() {
     let all = files();
     let tests: String = all
@@ -265,6 +290,10 @@ fn the_rules_see_what_they_look_for() {
         assert_eq!(private_keys(&key(kind, &"Ab+/".repeat(16))).collect::<Vec<_>>(), [2], "{kind}");
         assert_eq!(private_keys(&key(kind, "MAA=")).count(), 0, "{kind}: an example without a key in it");
     }
+    let page = "a\n```connect\nx://HOST:PORT/?key=TOKEN\n```\n```\ny\n```\n```connect\n-f CA\n```\n";
+    assert_eq!(connecting(page), [(3, "x://HOST:PORT/?key=TOKEN"), (9, "-f CA")]);
+    assert_eq!(fixed_words("x://HOST:PORT/?key=TOKEN&b.c-d=a"), ["x://", "key", "b.c-d", "a"]);
+    assert_eq!(fixed_words("HOSTS --port PORT"), ["HOSTS", "--port"]);
     let named = claims("See `tests/a.rs::b`, (docs/c.md) and src/, not https://example.com/docs/d.md or tests/*.rs.");
     assert_eq!(named.collect::<Vec<_>>(), ["tests/a.rs::b", "docs/c.md"]);
 }
@@ -438,6 +467,38 @@ fn claims(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The lines of the blocks by which a client's page says how it connects.
+fn connecting(page: &str) -> Vec<(usize, &str)> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for (number, line) in numbered(page) {
+        if line.starts_with("```") {
+            inside = line == "```connect";
+        } else if inside {
+            found.push((number, line));
+        }
+    }
+    found
+}
+
+/// What is left of such a line without its placeholders: schemes, keys, names and fixed values, which a test that puts
+/// the line together from parts has as well.
+fn fixed_words(line: &str) -> Vec<&str> {
+    let parts = line.split(|c: char| !(is_in_a_name(c) || "-.+:/".contains(c)));
+    let words = parts.flat_map(|part| {
+        // The address stands right behind its scheme.
+        let scheme = part.find("://").map_or(0, |at| at.saturating_add(3));
+        let (scheme, rest) = part.split_at(scheme);
+        std::iter::once(scheme).chain(rest.split(['/', ':']))
+    });
+    words
+        .map(|word| if word.ends_with("://") { word } else { word.trim_matches(['.', ':', '/', '+']) })
+        .filter(|word| word.contains(is_in_a_name) && !PLACEHOLDERS.contains(word))
+        .collect()
+}
+
+/// Where the pages about clients are.
+const CLIENT_PAGES: &str = "docs/clients/";
 const MAX_WIDTH: usize = 120;
 const MAX_LINES: usize = 600;
 /// Base64 of a private key: the shortest kind, Ed25519, has 64 characters.
@@ -458,6 +519,10 @@ const ARROW_READERS: &[&str] = &[
 ];
 const FOLDERS: &[&str] = &["auth-plugins/", "certs/", "docs/", "src/", "tests/", "xtask/"];
 const HEAVY: &[&str] = &["arrow", "ballista", "datafusion", "tonic", "tower"];
+/// What a reader of a client's page puts in.
+const PLACEHOLDERS: &[&str] = &["CA", "HOST", "PORT", "TOKEN"];
+/// The pages of clients that cannot be run here: their calls are repeated, so no test has their string.
+const REPLICAS: &[&str] = &["docs/clients/grafana.md", "docs/clients/odbc-powerbi.md"];
 /// What makes a plan of text.
 const PLAN_MAKERS: &[&str] = &[
     "DFParser",

@@ -29,8 +29,8 @@ use ballista_core::optimizer::ballista_default_optimizer_rules;
 use ballista_core::serde::protobuf::execute_query_params::Query;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
-    CancelJobParams, CleanJobDataParams, CreateUpdateSessionParams, ExecuteQueryParams, GetJobStatusParams,
-    GetJobStatusResult, KeyValuePair, RemoveSessionParams, execute_query_result, job_status,
+    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, GetJobStatusResult, KeyValuePair,
+    RemoveSessionParams, execute_query_result, job_status,
 };
 use ballista_core::version::{check_compatibility, insert_version_header, version_from_metadata};
 use bytes::Bytes;
@@ -207,11 +207,6 @@ where
             .with_scalar_functions(ballista_scalar_functions())
             .with_aggregate_functions(ballista_aggregate_functions())
             .with_window_functions(ballista_window_functions())
-    }
-
-    async fn open(&self, session: &BackendSession, config: &SessionConfig) -> Result<(), BackendError> {
-        let request = CreateUpdateSessionParams { session_id: session.as_str().to_owned(), settings: settings(config) };
-        call(self.scheduler.clone().create_update_session(request)).await.map(drop)
     }
 
     async fn submit(&self, query: Submission) -> Result<StatusStream, BackendError> {

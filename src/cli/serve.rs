@@ -97,7 +97,7 @@ pub(super) enum Behind {
     /// In this process, and ended with it.
     Embedded(Box<Embedded>),
     /// Elsewhere; it goes on.
-    Remote(BallistaBackend<RemoteScheduler>),
+    Remote(Box<BallistaBackend<RemoteScheduler>>),
 }
 
 impl Behind {
@@ -109,9 +109,9 @@ impl Behind {
                 .map_err(|error| Ended::Unreachable(error.to_string())),
             Cluster::Remote(config) => {
                 let scheduler = config.scheduler.clone();
-                let backend = remote::backend(config).map_err(|error| Ended::Configuration(error.to_string()))?;
+                let backend = remote::backend(*config).map_err(|error| Ended::Configuration(error.to_string()))?;
                 greeted(&backend, &scheduler).await?;
-                Ok(Self::Remote(backend))
+                Ok(Self::Remote(Box::new(backend)))
             }
         }
     }
@@ -119,7 +119,7 @@ impl Behind {
     pub(super) fn backend(&self) -> Arc<dyn QueryBackend> {
         match self {
             Self::Embedded(embedded) => Arc::new(embedded.backend()),
-            Self::Remote(backend) => Arc::new(backend.clone()),
+            Self::Remote(backend) => Arc::new(BallistaBackend::clone(backend)),
         }
     }
 

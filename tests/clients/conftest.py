@@ -177,7 +177,7 @@ def pytest_collection_modifyitems(config, items):
     """Queries without an end come late: a gate that cannot stop them would starve all that follows. The search through
     everything received comes last. What is promised of the embedded cluster only is not asked of another."""
     if REMOTE:
-        config.hook.pytest_deselected([item for item in items if item.get_closest_marker("embedded")])
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("embedded")])
         items[:] = [item for item in items if not item.get_closest_marker("embedded")]
     items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("last", "late")])
 

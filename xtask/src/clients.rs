@@ -24,8 +24,8 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
         Ok(())
     });
     let built = report.check("build the gate", || {
-        let targets = ["--bin", "portcullis", "--example", "query", "--example", "ballista_node"];
-        succeed(cargo(places).args(["build", "--package", "portcullis"]).args(targets))
+        let examples = ["query", "ballista_node", "basic_gate"].into_iter().flat_map(|name| ["--example", name]);
+        succeed(cargo(places).args(["build", "--package", "portcullis"]).args(["--bin", "portcullis"]).args(examples))
     });
     let (Some(clients), true) = (clients, built) else { return };
 
@@ -102,6 +102,7 @@ impl Clients {
                 .env("PORTCULLIS_PID", gate.process_id())
                 .env("PORTCULLIS_BINARY", places.binaries.join("portcullis"))
                 .env("PORTCULLIS_RUST_CLIENT", places.binaries.join("examples/query"))
+                .env("PORTCULLIS_BASIC_GATE", places.binaries.join("examples/basic_gate"))
                 .env("PORTCULLIS_APART_PYTHON", &self.apart)
                 .env("PORTCULLIS_GO_TESTS", &self.go)
                 .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client);

@@ -35,14 +35,13 @@ pub(super) fn missing(plan: &LogicalPlan) -> BTreeSet<String> {
 
 /// What a failed job means when its plan used `missing`.
 pub(super) fn explained(error: BackendError, missing: &BTreeSet<String>) -> BackendError {
-    match error {
-        BackendError::Failed(cause) if cause.contains(NOT_PREPARED) && !missing.is_empty() => {
-            let names: Vec<_> = missing.iter().map(|name| format!("`{name}`")).collect();
-            let about = format!("the cluster's executors do not have the function {}", names.join(", "));
-            BackendError::Unsupported { about, cause }
-        }
-        other => other,
+    let BackendError::Failed(cause) = &error else { return error };
+    if missing.is_empty() || !cause.contains(NOT_PREPARED) {
+        return error;
     }
+    let names: Vec<_> = missing.iter().map(|name| format!("`{name}`")).collect();
+    let about = format!("the cluster's executors do not have the function {}", names.join(", "));
+    BackendError::Unsupported { about, cause: cause.clone() }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other expression names no function")]

@@ -39,7 +39,7 @@ where
     let mut away_since = None;
     loop {
         tokio::time::sleep(pause).await;
-        pause = pause.saturating_mul(3).min(LONGEST_PAUSE.saturating_mul(2)) / 2;
+        pause = pause.mul_f32(LENGTHENED).min(LONGEST_PAUSE);
         match ask().await {
             Ok(Answer::Known(status)) => {
                 away_since = None;
@@ -72,6 +72,7 @@ enum Seen {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LENGTHENED: f32 = 1.5;
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a scheduler may be away while a job runs.
 const AWAY: Duration = Duration::from_secs(5);

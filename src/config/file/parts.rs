@@ -77,7 +77,7 @@ fn cluster(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Clust
     const MODES: &[(&str, Mode)] = &[("embedded", Mode::Embedded), ("remote", Mode::Remote)];
     match section.required("mode", values::word(MODES)) {
         Some(Mode::Embedded) => Some(Cluster::Embedded(embedded(section, around))),
-        Some(Mode::Remote) => remote(section, around).map(Cluster::Remote),
+        Some(Mode::Remote) => remote(section, around).map(|remote| Cluster::Remote(Box::new(remote))),
         None => {
             // Which keys are known depends on the mode.
             section.skip_rest();
