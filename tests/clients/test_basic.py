@@ -1,6 +1,7 @@
 """User and password before a scheme that takes them: the handshake mints a token, and the client goes on with it."""
 
 import adbc_driver_flightsql.dbapi
+import adbc_driver_manager
 import adbc_driver_manager.dbapi as adbc
 import pyarrow.flight as flight
 import pytest
@@ -9,8 +10,6 @@ import flightsql_proto as proto
 from basic_gate import PASSWORDS, basic_gate
 from conftest import DEADLINE, Options, everything
 from test_pyarrow import command
-
-UNAUTHENTICATED = 16
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def test_adbc_is_refused_alike_for_a_wrong_password_and_an_unknown_user(own, rec
     for user, password in [("alice", "wrong"), ("nobody", "wrong"), ("alice", "")]:
         with pytest.raises(adbc.ProgrammingError) as caught:
             connect(own, user, password)
-        assert received.keep_error("refused", caught.value).vendor_code == UNAUTHENTICATED
+        assert received.keep_error("refused", caught.value).status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED
         # Each refusal has a request id of its own.
         texts.add(str(caught.value).split("(request")[0])
     assert len(texts) == 1, texts

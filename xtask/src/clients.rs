@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::Places;
 use crate::cluster::Cluster;
 use crate::gate::Gate;
+use crate::java::{self, Jars};
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, say, succeed};
 use crate::rust::cargo;
@@ -69,6 +70,7 @@ struct Clients {
     apart: PathBuf,
     go: PathBuf,
     flight_sql_client: PathBuf,
+    jars: Vec<Jars>,
 }
 
 impl Clients {
@@ -78,16 +80,14 @@ impl Clients {
             apart: python::prepare(places, "apart/requirements.txt", "clients-apart-venv")?,
             go: go::prepare(places, &python)?,
             flight_sql_client: tools::flight_sql_client(places)?,
+            jars: java::prepare(places, &python)?,
             python,
         })
     }
 
     fn test(&self, places: &Places, gate: &Gate, run: &Path, behind: &Behind, report: &mut Report) {
         let ca = gate.folder.join("ca.pem");
-        // Harlequin's driver takes a CA from nowhere else; the others must not trust it by the environment.
-        let suites =
-            [("", &self.python, vec![], vec![]), ("apart/", &self.apart, vec!["apart"], vec![("SSL_CERT_FILE", &ca)])];
-        for (prefix, python, words, environment) in suites {
+        for Suite { python, words, environment } in self.suites(&ca) {
             let mut command = Command::new(python);
             command
                 .current_dir(places.root.join("tests/clients"))
@@ -97,7 +97,6 @@ impl Clients {
                 .env("PORTCULLIS_URL", &gate.url)
                 .env("PORTCULLIS_TOKEN_FILE", gate.folder.join("token"))
                 .env("PORTCULLIS_CA", &ca)
-                .envs(environment)
                 .env("PORTCULLIS_OUTPUT", &gate.output)
                 .env("PORTCULLIS_PID", gate.process_id())
                 .env("PORTCULLIS_BINARY", places.binaries.join("portcullis"))
@@ -105,18 +104,54 @@ impl Clients {
                 .env("PORTCULLIS_BASIC_GATE", places.binaries.join("examples/basic_gate"))
                 .env("PORTCULLIS_APART_PYTHON", &self.apart)
                 .env("PORTCULLIS_GO_TESTS", &self.go)
-                .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client);
+                .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client)
+                .envs(environment);
             let name = match behind {
-                Behind::Embedded => format!("embedded {prefix}"),
+                Behind::Embedded => "embedded",
                 Behind::Remote { ports } => {
                     command.env("PORTCULLIS_CLUSTER_PORTS", ports);
-                    format!("remote {prefix}")
+                    "remote"
                 }
             };
-            pytest(&mut command, &name, run, report);
+            pytest(&mut command, name, run, report);
         }
     }
+
+    /// One process each: what cannot live together.
+    fn suites(&self, ca: &Path) -> Vec<Suite<'_>> {
+        let mut suites = vec![
+            Suite { python: &self.python, words: &[], environment: Vec::new() },
+            Suite {
+                python: &self.apart,
+                words: &["apart"],
+                // Harlequin's driver takes a CA from nowhere else; the others must not trust it by the environment.
+                environment: vec![("SSL_CERT_FILE", ca.display().to_string())],
+            },
+        ];
+        let pool = self.jars.iter().find(|jars| jars.name == "pool").map_or("", |jars| &jars.class_path);
+        for Jars { name, class_path } in &self.jars {
+            let (words, class_path, version): (&[&str], _, _) = if let Some(version) = name.strip_prefix("jdbc-") {
+                (JDBC, ("PORTCULLIS_JDBC_JARS", format!("{class_path}:{pool}")), version)
+            } else if let Some(version) = name.strip_prefix("flight-sql-") {
+                (JAVA_CLIENT, ("PORTCULLIS_FLIGHT_SQL_JARS", class_path.clone()), version)
+            } else {
+                continue;
+            };
+            let environment = vec![class_path, ("PORTCULLIS_VARIANT", version.to_owned())];
+            suites.push(Suite { python: &self.python, words, environment });
+        }
+        suites
+    }
 }
+
+struct Suite<'a> {
+    python: &'a Path,
+    words: &'static [&'static str],
+    environment: Vec<(&'static str, String)>,
+}
+
+const JDBC: &[&str] = &["java/test_jdbc.py", "java/test_jdbc_basic.py", "test_leaks.py"];
+const JAVA_CLIENT: &[&str] = &["java/test_java_client.py", "test_leaks.py"];
 
 /// Runs pytest and takes over the counts that `conftest.py` leaves, one row per test file.
 fn pytest(command: &mut Command, name: &str, run: &Path, report: &mut Report) {
@@ -129,14 +164,14 @@ fn pytest(command: &mut Command, name: &str, run: &Path, report: &mut Report) {
     let rows: Vec<(&str, Count, Duration)> = rows.lines().filter_map(row).collect();
     let failed = rows.iter().any(|(_, count, _)| count.failed > 0);
     for (suite, count, took) in &rows {
-        report.add(&format!("{name}{suite}"), *count, Ok(()), *took);
+        report.add(&format!("{name} {suite}"), *count, Ok(()), *took);
     }
     // pytest's own verdict is added only where the counts do not show it: a crash, or no test at all.
     match ended {
-        Err(trouble) if !failed => report.add(&format!("{name}pytest"), Count::default(), Err(trouble), watch.took()),
+        Err(trouble) if !failed => report.add(&format!("{name} pytest"), Count::default(), Err(trouble), watch.took()),
         Ok(()) if rows.is_empty() => {
             let trouble = Trouble::new("pytest left no counts".to_owned());
-            report.add(&format!("{name}pytest"), Count::default(), Err(trouble), watch.took());
+            report.add(&format!("{name} pytest"), Count::default(), Err(trouble), watch.took());
         }
         Ok(()) | Err(_) => (),
     }

