@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from wire import OwnGate, listening_port
+from wire import OwnGate, listening_port, stop
 
 PASSWORDS = {"alice": "open:sesame:1", "bob": "correct-horse", "carol": "battery-stapl", "dave": "päßwörd"}
 """What clients have trouble with: colons, and lengths that need two, one and no `=` of padding."""
@@ -43,14 +43,7 @@ def basic_gate(gate):
         try:
             yield OwnGate(gate, process, listening_port(process, log), log)
         finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                ended = process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                pytest.fail("the gate did not end 60 s after SIGINT")
-        assert ended == 0, f"exit code {ended}:\n{log.read_text(errors='replace')[-3000:]}"
+            stop(process, signal.SIGINT, log)
     finally:
         for file in (config, pairs, log):
             file.unlink(missing_ok=True)

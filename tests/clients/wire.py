@@ -432,17 +432,22 @@ def own_gate(gate, more="", level="info", principals=(), change=lambda text: tex
             own.tokens = tokens
             yield own
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                ended = process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                pytest.fail(f"the gate did not end 60 s after SIGTERM:\n{log.read_text(errors='replace')[-3000:]}")
-        assert ended == 0, f"exit code {ended}:\n{log.read_text(errors='replace')[-3000:]}"
+            stop(process, signal.SIGTERM, log)
     finally:
         for file in (config, keys, log):
             file.unlink(missing_ok=True)
+
+
+def stop(process, how, log):
+    """Ends a gate by a signal, and demands that it ends well and in time."""
+    process.send_signal(how)
+    try:
+        ended = process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        pytest.fail(f"the gate did not end 60 s after {how.name}:\n{log.read_text(errors='replace')[-3000:]}")
+    assert ended == 0, f"exit code {ended}:\n{log.read_text(errors='replace')[-3000:]}"
 
 
 def run(*arguments):

@@ -1,6 +1,6 @@
 //! The jars of the Java suites, fetched from their registry and checked against pinned sums.
 //!
-//! The work is `tests/clients/java/jars.py`'s, in the Python environment of the suites; the Java machine is found by
+//! The work is that of `tests/clients/java/jars.py`, in the Python environment of the suites; Java itself is found by
 //! `jvm.py` beside it. Must not know what the jars are.
 
 use std::path::Path;

@@ -12,7 +12,7 @@ import jpype
 import pytest
 
 import jvm
-from conftest import DEADLINE, within
+from conftest import DEADLINE, RECEIVED, within
 from queries import ENDLESS, TABLES
 from recorder import Recorder
 
@@ -21,6 +21,7 @@ jvm.start(os.environ["PORTCULLIS_FLIGHT_SQL_JARS"].split(os.pathsep))
 ARROW = "org.apache.arrow"
 FLIGHT = f"{ARROW}.flight"
 
+FlightInfo = jpype.JClass(f"{FLIGHT}.FlightInfo")
 FlightClient = jpype.JClass(f"{FLIGHT}.FlightClient")
 FlightSqlClient = jpype.JClass(f"{FLIGHT}.sql.FlightSqlClient")
 FlightRuntimeException = jpype.JClass(f"{FLIGHT}.FlightRuntimeException")
@@ -57,7 +58,12 @@ class Client:
 
     def call(self, name, *arguments, seconds=DEADLINE):
         """A method of the client by its name, as all take the options last."""
-        return getattr(self.sql, name)(*arguments, self.options(seconds))
+        result = getattr(self.sql, name)(*arguments, self.options(seconds))
+        if isinstance(result, FlightInfo):
+            RECEIVED.keep(name, bytes(result.serialize().array()))
+            for endpoint in result.getEndpoints():
+                RECEIVED.keep(f"{name} ticket", bytes(endpoint.getTicket().getBytes()))
+        return result
 
     def read(self, info):
         """The rows of a FlightInfo as dictionaries, and the schema of its stream."""
@@ -71,6 +77,8 @@ class Client:
                     names = [vector.getName() for vector in vectors]
                     for row in range(root.getRowCount()):
                         found.append(dict(zip(names, [value(vector.getObject(row)) for vector in vectors])))
+                RECEIVED.keep("schema", bytes(schema.serializeAsMessage()))
+        RECEIVED.keep("rows", repr(found[:100]))
         return found, schema
 
     def close(self):
@@ -112,6 +120,10 @@ def rows(client, info):
 def still_answers(client):
     info = client.call("execute", "SELECT count(*) AS n FROM nation")
     assert rows(client, info) == [{"n": 25}]
+
+
+def kinds(*names):
+    return jpype.JClass("java.util.Arrays").asList(jpype.JArray(jpype.JClass("java.lang.String"))(names))
 
 
 def schema_constant(name):
@@ -163,14 +175,12 @@ def test_what_the_client_sends_is_a_call_for_each_thing(gate):
 # --- statements ------------------------------------------------------------------------------------------------------
 
 
-def test_one_endpoint_without_a_location_and_one_schema_everywhere(client, received):
+def test_one_endpoint_without_a_location_and_one_schema_everywhere(client):
     sql = "SELECT n_nationkey, n_name FROM nation ORDER BY 1"
     info = client.call("execute", sql)
-    received.keep("info", bytes(info.serialize().array()))
     assert info.getEndpoints().size() == 1
     endpoint = info.getEndpoints().get(0)
     assert endpoint.getLocations().size() == 0
-    received.keep("ticket", bytes(endpoint.getTicket().getBytes()))
     found, schema = client.read(info)
     assert [row["n_nationkey"] for row in found] == list(range(25))
     declared = client.call("getExecuteSchema", sql).getSchema()
@@ -210,8 +220,14 @@ def test_a_prepared_update_answers(client, name):
     still_answers(client)
 
 
-def test_an_update_that_leaves_its_stream_open_is_answered_and_does_not_hang(client, refusal):
+def test_an_update_that_leaves_its_stream_open_is_answered_and_does_not_hang(client, name):
     # The client reads the answer before it half-closes: a server that waits for the end of the stream never answers.
+    for sql in (f"CREATE VIEW {name} AS SELECT 1 AS one", f"DROP VIEW {name}"):
+        assert within(5, lambda: client.call("executeUpdate", sql, seconds=5)) in (0, -1)
+    still_answers(client)
+
+
+def test_an_update_that_leaves_its_stream_open_is_refused_and_does_not_hang(client, refusal):
     for sql in ("INSERT INTO region VALUES (99, 'X', 'x')", "DROP TABLE region"):
         status, text = within(5, lambda: refusal(lambda: client.call("executeUpdate", sql, seconds=5)))
         assert status in ("INVALID_ARGUMENT", "UNIMPLEMENTED", "UNAUTHORIZED"), (status, text)
@@ -259,30 +275,48 @@ METADATA = {
 
 
 @pytest.mark.parametrize("what", METADATA)
-def test_a_question_of_the_metadata_has_the_schema_of_the_specification(what, client, received):
+def test_a_question_of_the_metadata_has_the_schema_of_the_specification(what, client):
     arguments, constant = METADATA[what]
     name = what.split(" ")[0]
     if name == "getSqlInfo":
         arguments = (jpype.JArray(SqlInfo)([]),)
     info = client.call(name, *arguments)
     found, schema = client.read(info)
-    received.keep(what, repr(found))
-    expected = schema_constant(constant)
-    assert schema.equals(expected), f"{schema}\n{expected}"
     assert schema.equals(info.getSchema())
+    expected = schema_constant(constant)
+    if name == "getSqlInfo":
+        # What may be null inside the union, and what a map's parts are called, is not specified.
+        assert members(schema) == members(expected)
+    elif name == "getPrimaryKeys":
+        # The specification's text has its last two columns the other way round than this client.
+        assert described(schema) == described(expected)
+    else:
+        assert schema.equals(expected), f"{schema}\n{expected}"
     empty = name in ("getPrimaryKeys", "getImportedKeys", "getExportedKeys", "getCrossReference")
     assert (len(found) == 0) == empty
+
+
+def described(schema):
+    """The columns without their order."""
+    return sorted(str(field.toString()) for field in schema.getFields())
+
+
+def members(schema):
+    """The columns and the members of the union in order, each with its type."""
+    number, union = schema.getFields()
+    children = [(child.getName(), str(child.getType().toString())) for child in union.getChildren()]
+    return str(number.toString()), union.getName(), str(union.getType().toString()), children
 
 
 def test_catalogs_schemas_and_tables_are_told_and_filtered(client):
     assert {"catalog_name": "tpch"} in rows(client, client.call("getCatalogs"))
     found = rows(client, client.call("getSchemas", "tpch", "pub%"))
     assert found == [{"catalog_name": "tpch", "db_schema_name": "public"}]
-    tables = rows(client, client.call("getTables", "tpch", "public", "%", ["TABLE"], False))
+    tables = rows(client, client.call("getTables", "tpch", "public", "%", kinds("TABLE"), False))
     assert set(TABLES) <= {table["table_name"] for table in tables}
     parts = rows(client, client.call("getTables", None, None, "part%", None, False))
     assert [table["table_name"] for table in parts] == ["part", "partsupp"]
-    assert rows(client, client.call("getTables", None, None, "%", ["NO SUCH TYPE"], False)) == []
+    assert rows(client, client.call("getTables", None, None, "%", kinds("NO SUCH TYPE"), False)) == []
 
 
 def test_the_schema_of_a_table_is_the_schema_of_its_rows(client):
@@ -333,7 +367,7 @@ def test_a_session_can_be_closed_twice(client):
     for _ in range(2):
         status = within(5, lambda: client.call("closeSession", request())).getStatus()
         # The calls of one key share a session, which none of them may close.
-        assert str(status.name()) in ("CLOSED", "NOT_CLOSEABLE")
+        assert str(status.name()) in ("CLOSED", "NOT_CLOSABLE")
     still_answers(client)
 
 

@@ -773,8 +773,12 @@ def test_dates_and_times_come_by_every_getter(statement):
 def test_a_timestamp_with_a_zone_is_a_point_in_time(statement):
     sql = "SELECT arrow_cast('2024-02-29T12:34:56Z', 'Timestamp(Microsecond, Some(\"+00:00\"))') AS x"
     result = first_row(statement, sql)
-    assert result.getMetaData().getColumnType(1) == Types.TIMESTAMP_WITH_TIMEZONE
     assert result.getTimestamp(1).toInstant().toString() == "2024-02-29T12:34:56Z"
+    if VERSION == "18.2.0":
+        # It has no such type yet.
+        assert result.getMetaData().getColumnType(1) == Types.TIMESTAMP
+        return
+    assert result.getMetaData().getColumnType(1) == Types.TIMESTAMP_WITH_TIMEZONE
     for kind in ("java.time.OffsetDateTime", "java.time.Instant"):
         assert result.getObject(1, jpype.JClass(kind).class_).toString() == "2024-02-29T12:34:56Z"
 
