@@ -378,11 +378,12 @@ fn every_column_says_its_type_and_decimals_their_precision() {
                 assert_eq!(about("IS_AUTO_INCREMENT"), Some("0"), "{table}.{field}");
                 assert_eq!(about("IS_READ_ONLY"), Some("1"), "{table}.{field}");
                 assert_eq!(about("IS_SEARCHABLE"), Some("1"), "{table}.{field}");
-                let decimal = match field.data_type() {
-                    DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
-                        Some((precision.to_string(), scale.to_string()))
-                    }
-                    _ => None,
+                let decimal = if let DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) =
+                    field.data_type()
+                {
+                    Some((precision.to_string(), scale.to_string()))
+                } else {
+                    None
                 };
                 assert_eq!(about("PRECISION").zip(about("SCALE")), decimal.as_ref().map(|(p, s)| (&**p, &**s)));
                 assert!(about("TYPE_NAME").is_some_and(|name| !name.is_empty()), "{table}.{field}");

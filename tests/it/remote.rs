@@ -15,7 +15,7 @@ use ballista_core::serde::protobuf::{
 use http_body_util::Full;
 use portcullis::backend::ballista::remote::{self, ClusterIdentity, ClusterTls, RemoteConfig, Results};
 use portcullis::backend::ballista::{ExecutorAllowList, Headers};
-use portcullis_auth::{BoxFuture, Secret};
+use portcullis_auth::{BoxFuture, Clock, Secret, SystemClock};
 use prost::Message;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -191,7 +191,7 @@ fn no_ticket_promises_more_than_the_cluster_keeps() {
         let client = gate.client(&Login::key("alice"));
         let info = client.info(QUICK).await.unwrap();
         let ends = info.endpoint[0].expiration_time.unwrap();
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemClock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         let left = u64::try_from(ends.seconds).unwrap().saturating_sub(now);
         assert!((30..60).contains(&left), "{left} s");
     });

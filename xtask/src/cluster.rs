@@ -120,7 +120,7 @@ impl Node {
                 let text = fs::read_to_string(&log).unwrap_or_default();
                 return Err(Trouble::new(format!("{name} of the cluster does not answer; its output:\n{text}")));
             }
-            thread::sleep(PAUSE);
+            thread::park_timeout(PAUSE);
         }
         Ok(node)
     }
