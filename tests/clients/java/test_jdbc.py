@@ -866,6 +866,7 @@ def test_a_connection_that_is_closed_while_a_result_is_read_stops_the_work(gate,
     idle(gate)
 
 
+@pytest.mark.embedded
 @pytest.mark.late
 def test_a_thread_that_is_interrupted_in_a_query_stops_the_work(gate, connect, received):
     # The driver's own `cancel` and query timeout wait for the end of GetFlightInfo, as it is they who hold the lock;
