@@ -214,8 +214,9 @@ impl Flight {
 
     fn handshake_answer(
         caller: &Caller,
+        messages: Streaming<HandshakeRequest>,
     ) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
-        let mut response = Response::new(futures::stream::iter([Ok(HandshakeResponse::default())]).boxed());
+        let mut response = Response::new(open_until_half_closed(HandshakeResponse::default(), messages));
         match caller.minted() {
             // In the initial headers, where every client looks (rule R2).
             Minted::Token(token) => {
@@ -243,7 +244,7 @@ impl FlightService for Flight {
     async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
         // The messages say nothing that the header does not; clients send none, one or several.
         let caller = caller(&request)?;
-        Self::handshake_answer(&caller).map_err(|failure| failure.into_status(caller.request()))
+        Self::handshake_answer(&caller, request.into_inner()).map_err(|failure| failure.into_status(caller.request()))
     }
 
     async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
@@ -294,13 +295,14 @@ impl FlightService for Flight {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         let caller = caller(&request)?;
-        let count = match first_command(request.into_inner()).await {
+        let mut messages = request.into_inner();
+        let count = match first_command(&mut messages).await {
             Ok(update) => self.core.update(&caller, update).await,
             Err(failure) => Err(failure),
         };
         let record_count = count.map_err(|failure| failure.into_status(caller.request()))?;
         let result = PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() };
-        Ok(Response::new(futures::stream::iter([Ok(result)]).boxed()))
+        Ok(Response::new(open_until_half_closed(result, messages)))
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
@@ -330,7 +332,7 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
 }
 
 /// The command of a `DoPut`, from its first message. The rest is not waited for (rule R16) and never decoded.
-async fn first_command(mut messages: Streaming<FlightData>) -> Result<Update, Failure> {
+async fn first_command(messages: &mut Streaming<FlightData>) -> Result<Update, Failure> {
     let first = tokio::time::timeout(FIRST_MESSAGE, messages.message())
         .await
         .map_err(|_| Failure::new(Class::DeadlineExceeded, "no command arrived"))?
@@ -339,6 +341,21 @@ async fn first_command(mut messages: Streaming<FlightData>) -> Result<Update, Fa
         Some(descriptor) => Update::from_descriptor(descriptor),
         None => Err(Failure::new(Class::InvalidArgument, "the first message has no descriptor")),
     }
+}
+
+/// Answers at once and ends when the client has said all, or when it takes too long over that. A stream that ends while
+/// its client still writes is one on which gRPC's C core may wait for ever.
+fn open_until_half_closed<T, R>(answer: T, mut messages: Streaming<R>) -> BoxStream<'static, Result<T, Status>>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+{
+    let said_all = async move {
+        let all = async { while let Ok(Some(_)) = messages.message().await {} };
+        drop(tokio::time::timeout(HALF_CLOSE, all).await);
+        futures::stream::empty()
+    };
+    futures::stream::iter([Ok(answer)]).chain(futures::stream::once(said_all).flatten()).boxed()
 }
 
 /// Refused after the identity is known, never before.
@@ -369,4 +386,6 @@ const ACTIONS: &[(&str, &str)] = &[
 const SWEEP: Duration = Duration::from_secs(5);
 /// A built state that nobody used for this long is let go of; the session keeps its settings and its own tables.
 const REST: Duration = Duration::from_secs(60);
+/// How long an answered client may leave its own half of a call open.
+const HALF_CLOSE: Duration = Duration::from_secs(5);
 const FIRST_MESSAGE: Duration = Duration::from_secs(20);

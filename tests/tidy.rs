@@ -221,6 +221,7 @@ fn the_readme_connects_as_the_demo_prints_it() {
         ("{ca}", "portcullis-demo/ca.pem"),
         ("{url}", "grpc+tls://127.0.0.1:32010"),
         ("{endpoint}", "https://127.0.0.1:32010"),
+        ("{address}", "127.0.0.1:32010"),
     ] {
         printed = printed.replace(name, value);
     }
@@ -232,6 +233,8 @@ fn the_readme_connects_as_the_demo_prints_it() {
             assert!(printed.contains(line), "the demo does not print this line of the README:\n{line}");
         }
     }
+    let jdbc = readme.lines().find(|line| line.starts_with("jdbc:")).unwrap();
+    assert!(printed.contains(jdbc), "the demo does not print this line of the README:\n{jdbc}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn welcome(dir: &Path, token: &str, url: &str) -> String {
     let path = |name: &str| dir.join(name).display().to_string();
     let (token_file, ca, config) = (path("token"), path("ca.pem"), path("portcullis.toml"));
     let endpoint = url.replace("grpc+tls://", "https://");
+    let address = url.trim_start_matches("grpc+tls://");
     format!(
         r#"Portcullis listens on {url}
 token {token}
@@ -107,6 +108,10 @@ db_kwargs = {{"adbc.flight.sql.authorization_header": f"Bearer {{token}}", "adbc
 with dbapi.connect("{url}", db_kwargs=db_kwargs, autocommit=True) as connection, connection.cursor() as cursor:
     cursor.execute("SELECT n_name, count(*) FROM nation JOIN customer ON n_nationkey = c_nationkey GROUP BY n_name ORDER BY 2 DESC LIMIT 5")
     print(cursor.fetch_arrow_table())
+
+JDBC, in Java (org.apache.arrow:flight-sql-jdbc-driver, --add-opens=java.base/java.nio=ALL-UNNAMED), with the token from above:
+
+jdbc:arrow-flight-sql://{address}/?useEncryption=true&tlsRootCerts={ca}&token=TOKEN
 
 Rust, in an async function (arrow-flight 59 with feature flight-sql, tonic 0.14 with feature tls-aws-lc, futures):
 

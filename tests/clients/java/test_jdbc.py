@@ -154,6 +154,13 @@ def test_the_driver_is_the_version_that_is_meant(connection):
     assert connection.getMetaData().getDriverVersion() == VERSION
 
 
+@pytest.mark.embedded
+def test_the_line_that_the_demo_prints_works_when_pasted(gate):
+    line = next(line for line in gate.output.read_text().splitlines() if line.startswith("jdbc:"))
+    with DriverManager.getConnection(line.replace("TOKEN", gate.token)) as connection:
+        still_answers(connection)
+
+
 def test_a_token_and_the_ca_are_enough_to_select_one(statement):
     assert ask(statement, "SELECT 1") == [(1,)]
 
