@@ -5,7 +5,9 @@
 
 mod check;
 mod demo;
+mod hash_password;
 mod new_key;
+mod reload;
 mod serve;
 
 use std::fmt;
@@ -33,6 +35,8 @@ enum Command {
     Serve(ConfigArgument),
     /// Check a configuration and everything it names
     Check(ConfigArgument),
+    /// Read a password from standard input and print its argon2id hash for `users.toml`
+    HashPassword,
     /// Print a fresh sealing key, or an API key and its stored hash
     NewKey(NewKeyArguments),
     /// Print the versions
@@ -105,6 +109,7 @@ pub fn run() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(ConfigArgument { config }) => serve::run(&config),
         Command::Check(ConfigArgument { config }) => check::run(&config),
+        Command::HashPassword => hash_password::run(),
         Command::NewKey(arguments) => new_key::run(&arguments),
         Command::Version => say(format_args!(
             "portcullis {}\nballista {}\ndatafusion {}",

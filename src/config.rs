@@ -4,6 +4,7 @@
 //! is within its range, there is at least one authentication scheme. Must not know TOML, serde, the environment or the
 //! file system: `config/file.rs` is the only reader of those.
 
+pub mod auth;
 mod error;
 mod file;
 #[cfg(test)]
@@ -18,6 +19,8 @@ use portcullis_auth::Secret;
 use url::Url;
 
 use crate::backend::ballista::remote::RemoteConfig;
+use crate::limits::Rate;
+use crate::listen::Network;
 
 pub use error::{LoadError, LoadErrors, Problem};
 
@@ -29,7 +32,9 @@ pub struct Config {
     /// The cluster behind the gate.
     pub cluster: Cluster,
     /// The authentication chain, in the order in which schemes are asked.
-    pub auth: NonEmpty<Scheme>,
+    pub auth: NonEmpty<auth::Entry>,
+    /// Where decisions and statements are written down.
+    pub audit: Audit,
     /// Sessions and the keys that seal what clients carry.
     pub session: Session,
     /// Caps on what one client and all clients may use.
@@ -97,6 +102,8 @@ pub struct Server {
     pub drain: Duration,
     /// TLS, or the danger that was chosen instead.
     pub transport: Transport,
+    /// From where a PROXY protocol header is required and believed; nowhere by default.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// How the Flight port is protected.
@@ -117,6 +124,44 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The oldest version that is spoken; 1.2 by default.
     pub min_version: TlsVersion,
+    /// Whether clients are asked for certificates.
+    pub clients: ClientCertificates,
+}
+
+/// Certificates of clients. The files could be read; what they hold has not been looked at.
+#[derive(Clone, Debug)]
+pub enum ClientCertificates {
+    /// Clients are asked for one.
+    Asked {
+        /// The CAs (PEM).
+        ca: PathBuf,
+        /// Revocation lists (PEM or DER); none means that nothing is ever revoked.
+        crl: Vec<PathBuf>,
+        /// Whether it may be missing; `optional` by default.
+        auth: ClientAuth,
+        /// What it says; `identity` by default.
+        role: CertificateRole,
+    },
+    /// They are not asked.
+    NotAsked,
+}
+
+/// `client_auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// A client may have no certificate.
+    Optional,
+    /// A connection without one ends in the handshake.
+    Required,
+}
+
+/// `client_cert`: what a client's certificate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateRole {
+    /// That the connection comes from a known place; who calls is said in a header.
+    Channel,
+    /// Who calls: it is a credential, and a second one beside it is refused.
+    Identity,
 }
 
 /// A version of TLS.
@@ -157,27 +202,6 @@ pub enum WorkDir {
     Temporary,
 }
 
-/// One `[[auth]]` entry.
-#[derive(Clone, Debug)]
-pub enum Scheme {
-    /// `api-key`: random keys, stored hashed.
-    ApiKey {
-        /// The name in logs, unique in the chain; the scheme's name by default.
-        name: String,
-        /// The file of the stored keys; it could be read, what it holds has not been looked at.
-        keys: PathBuf,
-    },
-}
-
-impl Scheme {
-    /// The name in logs, unique in the chain.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::ApiKey { name, .. } => name,
-        }
-    }
-}
-
 /// `[session]`.
 #[derive(Debug)]
 pub struct Session {
@@ -196,6 +220,17 @@ pub struct Session {
     pub default_schema: String,
     /// The keys that seal session tokens, tickets and handles.
     pub keys: SealKeys,
+    /// What several gates tell each other about sessions that have ended.
+    pub revocations: Revocations,
+}
+
+/// `session.revocations`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revocations {
+    /// In a file of this process and of others that share the sealing keys.
+    Shared(PathBuf),
+    /// Nothing is told: a token that this gate did not make itself is good for 15 minutes at most.
+    Unshared,
 }
 
 impl Default for Session {
@@ -208,6 +243,7 @@ impl Default for Session {
             default_catalog: "portcullis".to_owned(),
             default_schema: "public".to_owned(),
             keys: SealKeys::RandomPerProcess,
+            revocations: Revocations::Unshared,
         }
     }
 }
@@ -226,10 +262,22 @@ pub enum SealKeys {
 pub struct Limits {
     /// Open connections; 1024 by default.
     pub connections: usize,
+    /// Open connections of one address, or of one /64 network of IPv6; half of `connections` by default.
+    pub connections_per_ip: usize,
     /// From accept to the end of the TLS handshake; 10 s by default, 10 min at most.
     pub handshake_timeout: Duration,
+    /// TLS handshakes of one address, and calls whose credential takes work to verify; 200/s by default.
+    pub preauth_per_ip: Rate,
+    /// Refused credentials of one address; 300/m by default.
+    pub failed_auth_per_ip: Rate,
+    /// Refused credentials that gave one user name; 10/m by default.
+    pub failed_auth_per_name: Rate,
+    /// Calls of one identity; 5000/s by default.
+    pub requests_per_principal: Rate,
     /// Queries of one identity that run at the same time; 64 by default.
     pub queries_per_principal: usize,
+    /// `[limits.role.<name>]`: what the limits of one identity are for who has that role.
+    pub roles: BTreeMap<String, RoleLimits>,
     /// The deadline of one statement; 1 h by default.
     pub query_timeout: Duration,
     /// The length of one statement in bytes; 1 MiB by default, 16 MiB at most.
@@ -244,14 +292,40 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            connections_per_ip: 512,
             handshake_timeout: Duration::from_secs(10),
+            preauth_per_ip: Rate::per_second(200),
+            failed_auth_per_ip: Rate::per_minute(300),
+            failed_auth_per_name: Rate::per_minute(10),
+            requests_per_principal: Rate::per_second(5000),
             queries_per_principal: 64,
+            roles: BTreeMap::new(),
             query_timeout: Duration::from_secs(60 * 60),
             sql_bytes: 1024 * 1024,
             sql_depth: 50,
             sql_chain: 200,
         }
     }
+}
+
+/// What a role changes; of several roles, the most generous counts.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleLimits {
+    /// Calls.
+    pub requests: Rate,
+    /// Queries at the same time.
+    pub queries: usize,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Audit {
+    /// Into this file, which is appended to.
+    File(PathBuf),
+    /// Nowhere.
+    Nowhere,
+    /// To standard output.
+    Stdout,
 }
 
 /// `[log]`.

@@ -3,6 +3,7 @@
 //! Written against `FlightService` itself, because the blanket service of `arrow-flight` hard-codes several of them.
 //! Must not read a header (identity comes as [`Caller`]), name Ballista, or build a `Status` (that is [`Failure`]'s).
 
+mod account;
 mod command;
 mod handle;
 mod jobs;
@@ -14,7 +15,7 @@ mod sql_info;
 mod statement;
 mod xdbc_types;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use portcullis_auth::Clock;
+use portcullis_auth::{Clock, Principal};
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -38,9 +39,10 @@ use tonic::{Request, Response, Status, Streaming};
 use self::command::{Act, Read, Update};
 use self::handle::Handles;
 use self::queries::Queries;
+use crate::audit::{Audit, Event, Origin, SessionEnd, What};
 use crate::backend::{BackendSession, QueryBackend};
 use crate::gate::caller::{Caller, Minted};
-use crate::gate::session::{SessionEnded, SessionId, SessionKind, Sessions};
+use crate::gate::session::{Begins, Session, SessionEnded, SessionId, SessionKind, Sessions};
 use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::Statements;
@@ -64,17 +66,29 @@ pub struct Parts {
     pub local: Local,
     /// Limits of queries.
     pub limits: QueryLimits,
+    /// Where the ends of statements and sessions are written down.
+    pub audit: Audit,
 }
 
 /// What one identity's queries may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct QueryLimits {
     /// Running at the same time; as many more wait.
     pub running_per_principal: usize,
+    /// The same for who has one of these roles; the largest counts.
+    pub running_per_role: BTreeMap<String, usize>,
     /// From start to last status.
     pub timeout: Duration,
     /// How long a prepared handle is good for.
     pub prepared_lifetime: Duration,
+}
+
+impl QueryLimits {
+    /// How many queries of this principal may run at the same time.
+    pub(crate) fn running(&self, principal: &Principal) -> usize {
+        let of_roles = principal.roles().iter().filter_map(|role| self.running_per_role.get(role));
+        of_roles.max().copied().unwrap_or(self.running_per_principal)
+    }
 }
 
 /// The Flight SQL service. Cheap to clone.
@@ -93,6 +107,8 @@ pub struct Core {
     template: Arc<Template>,
     local: Local,
     limits: QueryLimits,
+    audit: Audit,
+    clock: Arc<dyn Clock>,
     queries: Queries,
     workspaces: Mutex<HashMap<SessionId, Arc<Workspace>>>,
 }
@@ -100,15 +116,17 @@ pub struct Core {
 impl Core {
     /// The part that sessions report their end to; [`Flight::new`] needs those sessions.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let handles = Handles::new(parts.sealer, parts.clock, parts.limits.prepared_lifetime);
+        let handles = Handles::new(parts.sealer, Arc::clone(&parts.clock), parts.limits.prepared_lifetime);
         Arc::new(Self {
-            queries: Queries::new(Arc::clone(&parts.backend), parts.limits.running_per_principal),
+            queries: Queries::new(Arc::clone(&parts.backend)),
             backend: parts.backend,
             handles,
             statements: parts.statements,
             template: Arc::new(parts.template),
             local: parts.local,
             limits: parts.limits,
+            audit: parts.audit,
+            clock: parts.clock,
             workspaces: Mutex::default(),
         })
     }
@@ -132,11 +150,23 @@ impl Core {
     fn workspace(&self, caller: &Caller) -> Arc<Workspace> {
         let session = caller.session();
         let mut workspaces = self.workspaces.lock();
-        let fresh = || {
-            let name = BackendSession::new(hex(session.id().as_bytes()));
-            Arc::new(Workspace::new(Arc::clone(&self.template), session.principal().clone(), name))
+        let workspace = match workspaces.get(&session.id()) {
+            Some(workspace) => Arc::clone(workspace),
+            None => {
+                let name = BackendSession::new(hex(session.id().as_bytes()));
+                let principal = session.principal().clone();
+                let model = match session.begins() {
+                    Begins::As(other) => workspaces.get(&other),
+                    Begins::Empty => None,
+                };
+                let fresh = Arc::new(match model {
+                    Some(model) => model.copy(principal, name),
+                    None => Workspace::new(Arc::clone(&self.template), principal, name),
+                });
+                workspaces.insert(session.id(), Arc::clone(&fresh));
+                fresh
+            }
         };
-        let workspace = Arc::clone(workspaces.entry(session.id()).or_insert_with(fresh));
         if session.is_ended() {
             // Closed since the gate admitted this call, and perhaps already announced: nothing may stay for it.
             workspaces.remove(&session.id());
@@ -146,7 +176,13 @@ impl Core {
 }
 
 impl SessionEnded for Core {
-    fn ended(&self, id: SessionId) {
+    fn ended(&self, session: &Session, why: SessionEnd) {
+        let id = session.id();
+        self.audit.record(Event {
+            time: self.clock.now(),
+            origin: Origin::Gate,
+            what: What::SessionEnded { session: &id.to_string(), principal: session.principal(), why },
+        });
         self.queries.end_session(id);
         let workspace = self.workspaces.lock().remove(&id);
         if let (Some(workspace), Ok(runtime)) = (workspace, tokio::runtime::Handle::try_current()) {
@@ -181,8 +217,8 @@ impl Flight {
             }
             Act::CloseSession => {
                 let status = match caller.session().kind() {
-                    SessionKind::Token => {
-                        self.sessions.close(caller.session().id());
+                    SessionKind::Cookie | SessionKind::Token => {
+                        self.sessions.end(caller.session().id(), SessionEnd::Closed);
                         session_actions::CLOSED
                     }
                     // Shared by every connection with this credential: not one connection's to end.
@@ -216,7 +252,8 @@ impl Flight {
         caller: &Caller,
         messages: Streaming<HandshakeRequest>,
     ) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Failure> {
-        let mut response = Response::new(open_until_half_closed(HandshakeResponse::default(), messages));
+        let mut response =
+            Response::new(open_until_half_closed(HandshakeResponse::default(), messages, HANDSHAKE_OPEN));
         match caller.minted() {
             // In the initial headers, where every client looks (rule R2).
             Minted::Token(token) => {
@@ -302,7 +339,7 @@ impl FlightService for Flight {
         };
         let record_count = count.map_err(|failure| failure.into_status(caller.request()))?;
         let result = PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() };
-        Ok(Response::new(open_until_half_closed(result, messages)))
+        Ok(Response::new(open_until_half_closed(result, messages, UPDATE_OPEN)))
     }
 
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
@@ -345,14 +382,18 @@ async fn first_command(messages: &mut Streaming<FlightData>) -> Result<Update, F
 
 /// Answers at once and ends when the client has said all, or when it takes too long over that. A stream that ends while
 /// its client still writes is one on which gRPC's C core may wait for ever.
-fn open_until_half_closed<T, R>(answer: T, mut messages: Streaming<R>) -> BoxStream<'static, Result<T, Status>>
+fn open_until_half_closed<T, R>(
+    answer: T,
+    mut messages: Streaming<R>,
+    at_most: Duration,
+) -> BoxStream<'static, Result<T, Status>>
 where
     T: Send + 'static,
     R: Send + 'static,
 {
     let said_all = async move {
         let all = async { while let Ok(Some(_)) = messages.message().await {} };
-        drop(tokio::time::timeout(HALF_CLOSE, all).await);
+        drop(tokio::time::timeout(at_most, all).await);
         futures::stream::empty()
     };
     futures::stream::iter([Ok(answer)]).chain(futures::stream::once(said_all).flatten()).boxed()
@@ -386,6 +427,8 @@ const ACTIONS: &[(&str, &str)] = &[
 const SWEEP: Duration = Duration::from_secs(5);
 /// A built state that nobody used for this long is let go of; the session keeps its settings and its own tables.
 const REST: Duration = Duration::from_secs(60);
-/// How long an answered client may leave its own half of a call open.
-const HALF_CLOSE: Duration = Duration::from_secs(5);
+/// How long a handshake stays open for a client that has not ended its own half.
+const HANDSHAKE_OPEN: Duration = Duration::from_secs(5);
+/// The same for an update. Java's client never ends its half and waits for ours: each of its updates takes this long.
+const UPDATE_OPEN: Duration = Duration::from_millis(50);
 const FIRST_MESSAGE: Duration = Duration::from_secs(20);

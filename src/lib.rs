@@ -26,12 +26,16 @@
 //!
 //! `tests/tidy.rs` holds those of them that a search can see.
 
+pub mod audit;
 pub mod backend;
 pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod flight;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod gate;
+pub mod limits;
 pub mod listen;
 pub mod local;
 pub mod logging;

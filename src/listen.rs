@@ -1,8 +1,9 @@
 //! The accept loop: from a socket to connections that have shown they speak our transport.
 //!
-//! A connection takes a place under the cap when it is accepted and gives it back when it is dropped. What a client
+//! A connection takes a place under the caps when it is accepted and gives it back when it is dropped. What a client
 //! does before its first HTTP/2 bytes arrive (nothing, a slow handshake, another protocol) costs a place and a timer,
-//! and never holds up others. Must not look at a header or decide who somebody is: it records a [`Peer`].
+//! and never holds up others. The order is: a place in total, the header of a trusted proxy, a place of the source, the
+//! rate of the source, cryptography. Must not look at an HTTP header or decide who somebody is: it records a [`Peer`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,9 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::server::Acceptor;
-use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::LazyConfigAcceptor;
@@ -22,30 +22,51 @@ use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::limits::{Limiter, Source, Ticks};
 use crate::tls::{H2, TlsIdentity};
 
+mod client;
 mod conn;
+mod places;
+mod proxy;
+mod turned;
 
+pub use client::TlsClient;
 pub use conn::Conn;
+pub use proxy::{InvalidNetwork, Network};
+
+use places::{Places, Socket};
+use proxy::Said;
+use turned::{Reports, Turned};
 
 /// Who is at the other end of a connection, in the extensions of every request that comes over it.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The address the connection came from.
+    /// The address of the client: what limits, logs and rules go by.
     pub addr: SocketAddr,
     /// What TLS established about it.
     pub tls: PeerTls,
+    /// Who told the address.
+    pub via: Via,
+}
+
+/// How a connection came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// From the peer's own socket.
+    Direct,
+    /// From a trusted proxy at this address, which says that the client is the peer. If it says that it does not know
+    /// the client, the peer's address is this one too.
+    Proxy(SocketAddr),
 }
 
 /// What TLS says about a peer; an absence has a reason.
 #[derive(Clone, Debug)]
 pub enum PeerTls {
-    /// TLS, and the client showed this chain, leaf first, which was verified.
-    Mutual(Arc<[CertificateDer<'static>]>),
     /// The listener does not speak TLS.
     Plain,
-    /// TLS, and the client showed no certificate.
-    Tls,
+    /// TLS, and what the client showed in its handshake.
+    Tls(TlsClient),
 }
 
 /// How bytes travel on a listener.
@@ -58,12 +79,18 @@ pub enum Transport {
 }
 
 /// What strangers may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ListenLimits {
     /// Open connections, handshakes included; one more is closed at once.
     pub connections: usize,
+    /// Open connections of one source.
+    pub connections_per_ip: usize,
     /// From accept to the end of the HTTP/2 preface.
     pub handshake_timeout: Duration,
+    /// Counts TLS handshakes per source.
+    pub strangers: Arc<Limiter>,
+    /// From where a PROXY protocol header is believed, and required. Empty: from nowhere.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// A bound socket that does not accept yet.
@@ -122,16 +149,15 @@ async fn accept(socket: TcpListener, entry: Arc<Entry>, ready: mpsc::Sender<Conn
         match accepted {
             Ok((stream, addr)) => {
                 backoff = BACKOFF_FIRST;
-                let Ok(place) = Arc::clone(&entry.places).try_acquire_owned() else {
-                    tracing::debug!(peer = %addr, "connection closed: the connection limit is reached");
+                let Some(place) = entry.places.socket() else {
+                    entry.reports.closed(addr, &Turned::Full);
                     continue;
                 };
                 let (entry, ready) = (Arc::clone(&entry), ready.clone());
                 entering.spawn(async move {
-                    match entry.admit(stream, addr, place).await {
+                    if let Some(conn) = entry.admit(stream, addr, place).await {
                         // Fails only while the server goes away.
-                        Ok(conn) => drop(ready.send(conn).await),
-                        Err(problem) => tracing::debug!(peer = %addr, %problem, "connection closed before any request"),
+                        drop(ready.send(conn).await);
                     }
                 });
             }
@@ -159,8 +185,11 @@ fn of_one_connection(problem: &io::Error) -> bool {
 struct Entry {
     transport: Transport,
     timeout: Duration,
-    places: Arc<Semaphore>,
+    trusted_proxies: Vec<Network>,
+    places: Arc<Places>,
+    strangers: Arc<Limiter>,
     handshakes: Semaphore,
+    reports: Arc<Reports>,
 }
 
 impl Entry {
@@ -168,44 +197,94 @@ impl Entry {
         Arc::new(Self {
             transport,
             timeout: limits.handshake_timeout,
-            places: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
+            trusted_proxies: limits.trusted_proxies,
+            places: Places::new(limits.connections, limits.connections_per_ip),
+            strangers: limits.strangers,
             handshakes: Semaphore::new(HANDSHAKES_AT_ONCE),
+            reports: Arc::new(Reports::new(Ticks::start())),
         })
     }
 
-    async fn admit(&self, stream: TcpStream, addr: SocketAddr, place: OwnedSemaphorePermit) -> io::Result<Conn> {
+    /// None if the connection was closed, which has then been told.
+    async fn admit(&self, mut stream: TcpStream, addr: SocketAddr, socket: Socket) -> Option<Conn> {
         // One deadline for all steps, so that a slow client cannot have it again for each.
         let now = Instant::now();
         let deadline = now.checked_add(self.timeout).unwrap_or(now);
+        let (addr, via) = match timeout_at(deadline, self.client_of(&mut stream, addr)).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(reason)) => return self.turn_away(addr, &reason),
+            Err(_elapsed) => return self.turn_away(addr, &Turned::Late),
+        };
+        match self.secure(stream, (addr, via), socket, deadline).await {
+            Ok(conn) => Some(conn),
+            Err(reason) => self.turn_away(addr, &reason),
+        }
+    }
+
+    fn turn_away(&self, addr: SocketAddr, reason: &Turned) -> Option<Conn> {
+        self.reports.closed(addr, reason);
+        None
+    }
+
+    /// Who is behind a socket: whoever it comes from, unless that is a trusted proxy.
+    async fn client_of(&self, stream: &mut TcpStream, addr: SocketAddr) -> Result<(SocketAddr, Via), Turned> {
+        if !self.trusted_proxies.iter().any(|network| network.contains(addr.ip())) {
+            return Ok((addr, Via::Direct));
+        }
+        Ok(match proxy::read(stream).await.map_err(Turned::Proxy)? {
+            Said::Client(client) => (client, Via::Proxy(addr)),
+            Said::Itself => (addr, Via::Direct),
+            Said::Unknown => (addr, Via::Proxy(addr)),
+        })
+    }
+
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        (addr, via): (SocketAddr, Via),
+        socket: Socket,
+        deadline: Instant,
+    ) -> Result<Conn, Turned> {
+        let source = Source::from(addr.ip());
+        let place = self.places.of_source(socket, source).ok_or(Turned::Crowded)?;
         // Small calls go back and forth; waiting for more bytes would cost each of them 40 ms.
         stream.set_nodelay(true)?;
         match &self.transport {
             Transport::DangerPlaintext => {
-                let peer = Peer { addr, tls: PeerTls::Plain };
-                Ok(Conn::plain(stream, peer, sleep_until(deadline), place))
+                let peer = Peer { addr, tls: PeerTls::Plain, via };
+                Ok(Conn::plain(stream, peer, sleep_until(deadline), place, Arc::clone(&self.reports)))
             }
             Transport::Tls(identity) => {
-                let secured = timeout_at(deadline, self.secure(stream, identity)).await;
-                let stream = secured.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))??;
+                self.strangers.stranger(source).map_err(Turned::TooFast)?;
+                let shaken = timeout_at(deadline, self.shake_hands(stream, identity)).await;
+                let stream = shaken.map_err(|_elapsed| Turned::Late)??;
                 let (_, session) = stream.get_ref();
                 if session.alpn_protocol() != Some(H2) {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "the client did not agree on `h2`"));
+                    return Err(Turned::NoHttp2);
                 }
-                let tls = match session.peer_certificates() {
-                    Some(chain) if !chain.is_empty() => PeerTls::Mutual(chain.iter().cloned().collect()),
-                    Some(_) | None => PeerTls::Tls,
-                };
-                Ok(Conn::tls(stream, Peer { addr, tls }, sleep_until(deadline), place))
+                let chain = session.peer_certificates().unwrap_or_default();
+                let tls = PeerTls::Tls(TlsClient::new(chain, identity));
+                let peer = Peer { addr, tls, via };
+                Ok(Conn::tls(stream, peer, sleep_until(deadline), place, Arc::clone(&self.reports)))
             }
         }
     }
 
-    async fn secure(&self, stream: TcpStream, identity: &TlsIdentity) -> io::Result<conn::Tls> {
+    async fn shake_hands(&self, stream: TcpStream, identity: &TlsIdentity) -> Result<conn::Tls, Turned> {
+        // Only to name the mistake: what rustls says of plaintext helps nobody.
+        let mut first = [0; FIRST_LOOK];
+        let seen = stream.peek(&mut first).await?;
+        match first.get(..seen).unwrap_or_default() {
+            [] => return Err(Turned::Silent),
+            [TLS_HANDSHAKE, ..] => (),
+            bytes if proxy::looks_like_header(bytes) => return Err(Turned::UntrustedProxy),
+            [_, ..] => return Err(Turned::NotTls),
+        }
         // ORDER: the permit comes after the client's whole first message. Clients that connect and stay silent then
         // wait beside the handshakes of others, not before them.
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(Turned::TlsFailed)?;
         let _permit = self.handshakes.acquire().await.map_err(io::Error::other)?;
-        hello.into_stream(identity.config()).await
+        hello.into_stream(identity.config()).await.map_err(Turned::TlsFailed)
     }
 }
 
@@ -213,6 +292,10 @@ impl Entry {
 const HANDSHAKES_AT_ONCE: usize = 256;
 /// Connections that are ready and not yet taken by the server, which takes them at once.
 const READY_QUEUE: usize = 64;
+/// The first byte of TLS: the content type of a handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// Enough to tell a PROXY header from other mistakes.
+const FIRST_LOOK: usize = 16;
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
 const BACKOFF_LAST: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, MAX_TAG_LEN, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hkdf, rand};
-use portcullis_auth::Secret;
+use portcullis_auth::{IdentityKey, Secret};
 
 /// Seals with the newest key and opens with every key it was given.
 pub struct Sealer {
@@ -15,9 +15,21 @@ pub struct Sealer {
     older: Vec<SealKey>,
 }
 
+/// An identity as the owner of a box; lengths keep its parts apart.
+pub fn owner_bytes(owner: &IdentityKey) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in [owner.scheme(), owner.authority(), owner.subject()] {
+        bytes.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
 /// What a box is for; a box made for one purpose does not open for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
+    /// The cookie that chooses a session.
+    Cookie,
     /// The state of a query that a client polls.
     Poll,
     /// A prepared statement handle.
@@ -133,6 +145,7 @@ pub enum SealKeyError {
 /// One configured key: its public id and a subkey for each purpose.
 struct SealKey {
     id: [u8; KEY_ID_LEN],
+    cookie: RandomizedNonceKey,
     poll: RandomizedNonceKey,
     prepared: RandomizedNonceKey,
     session: RandomizedNonceKey,
@@ -153,6 +166,7 @@ impl SealKey {
         expand(&root, b"id", &mut id)?;
         Ok(Self {
             id,
+            cookie: subkey(&root, b"cookie")?,
             poll: subkey(&root, b"poll")?,
             prepared: subkey(&root, b"prepared")?,
             session: subkey(&root, b"session")?,
@@ -162,6 +176,7 @@ impl SealKey {
 
     fn of(&self, purpose: Purpose) -> &RandomizedNonceKey {
         match purpose {
+            Purpose::Cookie => &self.cookie,
             Purpose::Poll => &self.poll,
             Purpose::Prepared => &self.prepared,
             Purpose::Session => &self.session,

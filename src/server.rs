@@ -13,14 +13,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use crate::audit::{Audit, Event, Origin, What};
 use crate::backend::QueryBackend;
 use crate::catalog::{ConfiguredCatalogs, SessionBuilder};
 use crate::config::{Limits, Location, Session, Table};
 use crate::flight::{Core, Flight, Parts, QueryLimits};
-use crate::gate::GateLayer;
 use crate::gate::chain::Chain;
-use crate::gate::session::{SessionPolicy, Sessions};
-use crate::listen::{ListenLimits, Listener, Transport};
+use crate::gate::session::{SessionPolicy, Sessions, Sharing};
+use crate::gate::{GateLayer, GateParts};
+use crate::limits::{Limiter, PerPrincipal, Rates, Ticks};
+use crate::listen::{ListenLimits, Listener, Network, Transport};
 use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::{Locations, SqlCaps, Statements};
@@ -51,6 +53,12 @@ pub struct Server {
     pub limits: Limits,
     /// Where sessions may read files from.
     pub locations: Vec<Location>,
+    /// Who else knows the sealing keys.
+    pub sharing: Sharing,
+    /// From where a PROXY protocol header is required and believed.
+    pub trusted_proxies: Vec<Network>,
+    /// Where decisions and ends of statements are written down.
+    pub audit: Audit,
 }
 
 /// Where a session's tables come from.
@@ -70,6 +78,8 @@ pub struct Running {
     tasks: JoinSet<()>,
     core: Arc<Core>,
     sessions: Arc<Sessions>,
+    audit: Audit,
+    clock: Arc<dyn Clock>,
 }
 
 /// Why a gate did not start.
@@ -117,6 +127,7 @@ impl Server {
         let sealer = Arc::new(self.sealer);
         let caps = SqlCaps { bytes: self.limits.sql_bytes, depth: self.limits.sql_depth, chain: self.limits.sql_chain };
         let statements = Statements::new(caps, Locations::new(self.locations)).map_err(StartError::Planner)?;
+        let roles = self.limits.roles.iter();
         let core = Core::new(Parts {
             backend: Arc::clone(&self.backend),
             sealer: Arc::clone(&sealer),
@@ -130,8 +141,10 @@ impl Server {
                 sql_depth: self.limits.sql_depth,
             },
             local,
+            audit: self.audit.clone(),
             limits: QueryLimits {
                 running_per_principal: self.limits.queries_per_principal,
+                running_per_role: roles.clone().map(|(role, limits)| (role.clone(), limits.queries)).collect(),
                 timeout: self.limits.query_timeout,
                 prepared_lifetime: self.session.lifetime,
             },
@@ -142,8 +155,29 @@ impl Server {
             max_per_principal: self.session.max_per_principal,
             max_total: self.session.max_total,
         };
-        let sessions = Arc::new(Sessions::new(sealer, Arc::clone(&self.clock), policy, Arc::clone(&core) as _));
-        let gate = GateLayer::new(self.chain, Arc::clone(&sessions), self.clock)?;
+        let list = match &self.sharing {
+            Sharing::Listed(list) => Some(Arc::clone(list)),
+            Sharing::Alone | Sharing::Unlisted => None,
+        };
+        let sessions =
+            Arc::new(Sessions::new(sealer, Arc::clone(&self.clock), policy, self.sharing, Arc::clone(&core) as _));
+        let rates = Rates {
+            preauth_per_ip: self.limits.preauth_per_ip,
+            failed_auth_per_ip: self.limits.failed_auth_per_ip,
+            failed_auth_per_name: self.limits.failed_auth_per_name,
+        };
+        let ticks = Ticks::start();
+        let strangers = Arc::new(Limiter::new(rates, ticks.clone()));
+        let overrides = roles.map(|(role, limits)| (role.clone(), limits.requests)).collect();
+        let principals = Arc::new(PerPrincipal::new(self.limits.requests_per_principal, overrides, &ticks));
+        let gate = GateLayer::new(GateParts {
+            chain: self.chain,
+            sessions: Arc::clone(&sessions),
+            clock: Arc::clone(&self.clock),
+            strangers: Arc::clone(&strangers),
+            principals: Arc::clone(&principals),
+            audit: self.audit.clone(),
+        })?;
 
         let (health, health_service) = tonic_health::server::health_reporter();
         let flight = FlightServiceServer::new(Flight::new(Arc::clone(&core), Arc::clone(&sessions)))
@@ -156,8 +190,13 @@ impl Server {
         let listener = Listener::bind(self.listen).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let stop = CancellationToken::new();
-        let limits =
-            ListenLimits { connections: self.limits.connections, handshake_timeout: self.limits.handshake_timeout };
+        let limits = ListenLimits {
+            connections: self.limits.connections,
+            connections_per_ip: self.limits.connections_per_ip,
+            handshake_timeout: self.limits.handshake_timeout,
+            strangers: Arc::clone(&strangers),
+            trusted_proxies: self.trusted_proxies,
+        };
         let incoming = listener.into_incoming(self.transport, limits, stop.clone());
         let layers = StackLimits::default();
         let service = stack::service(&layers, gate, Routes::new(health_service), Routes::new(flight));
@@ -174,7 +213,19 @@ impl Server {
         let swept = Arc::clone(&sessions);
         let until = stop.clone();
         tasks.spawn(async move { swept.keep_swept(SESSION_SWEEP, until).await });
-        Ok(Running { address, stop, tasks, core, sessions })
+        let until = stop.clone();
+        tasks.spawn(async move {
+            while until.run_until_cancelled(tokio::time::sleep(LIMIT_SWEEP)).await.is_some() {
+                strangers.sweep();
+                principals.sweep();
+            }
+        });
+        if let Some(list) = list {
+            tasks.spawn(list.keep_in_step(stop.clone()));
+        }
+        let gate = Running { address, stop, tasks, core, sessions, audit: self.audit, clock: self.clock };
+        gate.told(What::GateStarted { version: VERSION, address });
+        Ok(gate)
     }
 }
 
@@ -202,6 +253,14 @@ impl Running {
             tracing::warn!("streams were still running when the drain time was over");
             self.tasks.abort_all();
         }
+        self.told(What::GateStopped { version: VERSION, address: self.address });
+        if let Err(behind) = self.audit.flush(AUDIT_FLUSH).await {
+            tracing::error!(%behind, "the last lines of the audit log were not written");
+        }
+    }
+
+    fn told(&self, what: What<'_>) {
+        self.audit.record(Event { time: self.clock.now(), origin: Origin::Gate, what });
     }
 }
 
@@ -218,6 +277,9 @@ pub fn sealer(keys: &crate::config::SealKeys) -> Result<Sealer, crate::seal::Sea
 const LOCAL_THREADS: NonZeroUsize = at_least_one(2);
 /// What all constant statements together may use.
 const LOCAL_MEMORY: NonZeroUsize = at_least_one(256 * 1024 * 1024);
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const AUDIT_FLUSH: Duration = Duration::from_secs(5);
+const LIMIT_SWEEP: Duration = Duration::from_secs(10);
 const SESSION_SWEEP: Duration = Duration::from_secs(30);
 /// A statement at its largest allowed size, in a message.
 const MAX_REQUEST: usize = 17 * 1024 * 1024;

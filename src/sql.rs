@@ -12,11 +12,13 @@ mod planner;
 pub mod settings;
 mod wire_types;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
 use futures::executor::block_on;
@@ -24,7 +26,8 @@ use futures::executor::block_on;
 pub use self::access::Locations;
 pub use self::caps::SqlCaps;
 use self::planner::{Planner, PlannerError};
-use crate::slots::{Full, Slots};
+use crate::audit::StatementKind;
+use crate::slots::{Full, Room, Slots};
 use crate::status::{Class, Failure};
 use crate::workspace::Workspace;
 
@@ -46,6 +49,17 @@ pub struct Compiled {
     pub work: Work,
     /// The session's state that it was planned in.
     pub state: Arc<SessionState>,
+    /// What the auditor is told.
+    pub facts: StatementFacts,
+}
+
+/// What a statement is, for the auditor.
+#[derive(Clone, Debug)]
+pub struct StatementFacts {
+    /// Its kind.
+    pub kind: StatementKind,
+    /// The tables it reads or makes, with catalog and schema where it is known, each once.
+    pub tables: Vec<String>,
 }
 
 /// One verdict per plan: where it runs.
@@ -80,7 +94,7 @@ pub enum SessionStatement {
 impl Statements {
     /// A compiler with its own planning threads.
     pub fn new(caps: SqlCaps, locations: Locations) -> std::io::Result<Self> {
-        let planning = Slots::new(PLANNERS_PER_PRINCIPAL, WAITING_PER_PRINCIPAL, PLANNING);
+        let planning = Slots::new(PLANNING);
         Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
@@ -95,7 +109,7 @@ impl Statements {
         self.caps.check_length(sql)?;
         let state = workspace.state().await?;
         let principal = workspace.principal().clone();
-        let place = self.planning.take(principal.key()).await.map_err(|Full| busy())?;
+        let place = self.planning.take(principal.key(), PLANNING_ROOM).await.map_err(|Full| busy())?;
         let (sql, caps, locations) = (sql.to_owned(), self.caps.clone(), self.locations.clone());
         self.planner
             .run(move || {
@@ -134,7 +148,8 @@ async fn plan(
     expansion::check(&statement, state).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
     let plan = access::authorize(plan, state, locations, principal)?;
-    let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state) };
+    let facts = facts(&plan);
+    let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state), facts };
     match plan {
         LogicalPlan::Explain(explain) => {
             let optimized = state.optimize(&explain.plan).map_err(|error| failure::of_planning(&error))?;
@@ -173,6 +188,42 @@ async fn plan(
                 },
             ))
         }
+    }
+}
+
+/// As the plan was written, before an optimizer could drop a table that was asked for.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries")]
+fn facts(plan: &LogicalPlan) -> StatementFacts {
+    let kind = match plan {
+        LogicalPlan::Ddl(_) => StatementKind::Ddl,
+        LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => StatementKind::Dml,
+        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => StatementKind::Explain,
+        LogicalPlan::Statement(_) => StatementKind::Set,
+        _ => StatementKind::Select,
+    };
+    let mut tables = BTreeSet::new();
+    let found = plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::TableScan(scan) => drop(tables.insert(scan.table_name.to_string())),
+            LogicalPlan::Ddl(ddl) => drop(tables.extend(ddl_name(ddl))),
+            _ => (),
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    // The closure does not fail.
+    drop(found);
+    StatementFacts { kind, tables: tables.into_iter().collect() }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "what has no table has no name here")]
+fn ddl_name(ddl: &DdlStatement) -> Option<String> {
+    match ddl {
+        DdlStatement::CreateExternalTable(table) => Some(table.name.to_string()),
+        DdlStatement::CreateMemoryTable(table) => Some(table.name.to_string()),
+        DdlStatement::CreateView(view) => Some(view.name.to_string()),
+        DdlStatement::DropTable(table) => Some(table.name.to_string()),
+        DdlStatement::DropView(view) => Some(view.name.to_string()),
+        _ => None,
     }
 }
 
@@ -225,10 +276,9 @@ pub(crate) fn ddl_kind(ddl: &DdlStatement) -> &'static str {
 
 /// Statements planned at the same time: planning is CPU work and a planner cannot be stopped, only waited for.
 const PLANNERS: usize = 4;
-/// Statements of one identity among them, so that nobody's heavy planning stops everybody's.
-const PLANNERS_PER_PRINCIPAL: usize = 3;
-/// Planning takes a millisecond: many may wait for their turn.
-const WAITING_PER_PRINCIPAL: usize = 512;
+/// Statements of one identity among them, so that nobody's heavy planning stops everybody's. Planning takes a
+/// millisecond: many may wait for their turn.
+const PLANNING_ROOM: Room = Room { places: 3, waiting: 512 };
 const QUEUE: usize = 1024;
 const PLANNING: Duration = Duration::from_secs(10);
 

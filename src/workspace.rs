@@ -79,6 +79,15 @@ impl Workspace {
         }
     }
 
+    /// A workspace that begins with what this one has set and made.
+    pub fn copy(&self, principal: Principal, backend_session: BackendSession) -> Self {
+        Self {
+            overlay: Arc::new(self.overlay.copy()),
+            settings: Mutex::new(self.settings.lock().clone()),
+            ..Self::new(Arc::clone(&self.template), principal, backend_session)
+        }
+    }
+
     /// Whose workspace it is.
     pub fn principal(&self) -> &Principal {
         &self.principal

@@ -11,7 +11,7 @@ use std::time::Duration;
 use datafusion::logical_expr::{LogicalPlanBuilder, lit};
 use futures::{StreamExt, TryStreamExt};
 
-use super::serve::{notes, start};
+use super::serve::{Started, notes, start};
 use super::{Ended, on_runtime, say};
 use crate::backend::{BackendError, BackendSession, JobStatus, QueryBackend, Submission};
 use crate::config::Config;
@@ -26,7 +26,7 @@ pub(super) fn run(file: &Path) -> Result<(), Ended> {
     config.server.listen = SocketAddr::new(listen.ip(), 0);
     let tables = config.tables.len();
     on_runtime(async move {
-        let (gate, cluster) = start(file, config).await?;
+        let Started { gate, cluster, reloading: _ } = start(file, config).await?;
         let answered = one_row(&*cluster.backend()).await;
         gate.drain(Duration::from_secs(1)).await;
         cluster.stop().await;

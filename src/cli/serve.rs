@@ -7,20 +7,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_auth::SystemClock;
+use portcullis_auth::{Clock, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::reload::{self, Reloading};
 use super::{Ended, on_runtime};
+use crate::audit::Audit;
 use crate::backend::ballista::BallistaBackend;
 use crate::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use crate::backend::ballista::remote::{self, ClusterTls, RemoteScheduler, Results};
 use crate::backend::{BackendError, QueryBackend};
-use crate::config::{self, Cluster, Config, WorkDir};
-use crate::listen;
+use crate::config::{self, ClientCertificates, Cluster, Config, Revocations, WorkDir};
+use crate::gate::revocations::RevocationList;
+use crate::gate::session::Sharing;
+use crate::schemes::Schemes;
 use crate::server::{self, Catalogs, Running, Server, StartError, at_least_one};
-use crate::tls::{MinVersion, TlsIdentity};
-use crate::{logging, schemes};
+use crate::tls::{ClientFiles, MinVersion, Presence, TlsError, TlsIdentity};
+use crate::{listen, logging};
 
 pub(super) fn run(file: &Path) -> Result<(), Ended> {
     let config = Config::load(file).map_err(|errors| Ended::Configuration(errors.to_string()))?;
@@ -37,14 +42,23 @@ pub(super) async fn serve(
     // Before anything is started, so that no signal is lost while it starts.
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Ended::Internal(error.to_string()))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Ended::Internal(error.to_string()))?;
+    let hangup = signal(SignalKind::hangup()).map_err(|error| Ended::Internal(error.to_string()))?;
     let drain = config.server.drain;
-    let (gate, cluster) = tokio::select! {
+    let Started { gate, cluster, reloading } = tokio::select! {
         started = start(file, config) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Err(Ended::Interrupted),
     };
     tracing::info!(address = %gate.address(), "listening");
     ready(&gate)?;
+    let stop = CancellationToken::new();
+    let _stops = stop.clone().drop_guard();
+    let schemes = Arc::clone(&reloading.schemes);
+    tokio::spawn({
+        let stop = stop.clone();
+        async move { schemes.keep_fresh(stop).await }
+    });
+    tokio::spawn(reloading.keep_fresh(hangup, stop));
     let ended = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Err(Ended::Interrupted),
@@ -56,30 +70,55 @@ pub(super) async fn serve(
 }
 
 /// Everything a configuration names, running.
-pub(super) async fn start(file: &Path, config: Config) -> Result<(Running, Behind), Ended> {
-    let transport = transport(&config)?;
-    let chain = schemes::chain(&config.auth).map_err(|error| Ended::Configuration(error.to_string()))?;
-    let sealer = server::sealer(&config.session.keys).map_err(|error| Ended::Configuration(error.to_string()))?;
+pub(super) struct Started {
+    pub(super) gate: Running,
+    pub(super) cluster: Behind,
+    pub(super) reloading: Reloading,
+}
+
+pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended> {
+    let wrong = |error: &dyn std::fmt::Display| Ended::Configuration(error.to_string());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (transport, tls, clients) = match &config.server.transport {
+        config::Transport::DangerPlaintext => {
+            (listen::Transport::DangerPlaintext, reload::Tls::Plaintext, &ClientCertificates::NotAsked)
+        }
+        config::Transport::Tls(files) => {
+            let identity = tls_identity(files, &*clock).map_err(|error| wrong(&error))?;
+            let tls = reload::Tls::From(files.clone(), identity.clone());
+            (listen::Transport::Tls(identity), tls, &files.clients)
+        }
+    };
+    let schemes = Arc::new(Schemes::load(&config.auth, clients, &clock).map_err(|error| wrong(&error))?);
+    let sealer = server::sealer(&config.session.keys).map_err(|error| wrong(&error))?;
+    let sharing = sharing(&config.session, &clock)?;
+    let audit = audit(&config.audit)?;
     for note in notes(&config) {
         tracing::warn!("{note}");
+    }
+    for failed in schemes.fetch_keys().await {
+        tracing::warn!("{failed}");
     }
     let cluster = Behind::start(config.cluster).await?;
     let started = Server {
         listen: config.server.listen,
         transport,
-        chain,
-        clock: Arc::new(SystemClock),
+        chain: schemes.chain(),
+        clock: Arc::clone(&clock),
         sealer,
         backend: cluster.backend(),
         catalogs: Catalogs::Configured(config.tables),
         session: config.session,
         limits: config.limits,
         locations: config.locations,
+        sharing,
+        trusted_proxies: config.server.trusted_proxies,
+        audit: audit.clone(),
     }
     .start()
     .await;
     match started {
-        Ok(gate) => Ok((gate, cluster)),
+        Ok(gate) => Ok(Started { gate, cluster, reloading: Reloading { schemes, tls, audit, clock } }),
         Err(error) => {
             cluster.stop().await;
             Err(match error {
@@ -182,18 +221,54 @@ pub(super) fn notes(config: &Config) -> Vec<&'static str> {
     notes
 }
 
-fn transport(config: &Config) -> Result<listen::Transport, Ended> {
-    match &config.server.transport {
-        config::Transport::DangerPlaintext => Ok(listen::Transport::DangerPlaintext),
-        config::Transport::Tls(files) => {
-            let min = match files.min_version {
-                config::TlsVersion::Tls12 => MinVersion::Tls12,
-                config::TlsVersion::Tls13 => MinVersion::Tls13,
+/// The server's side of TLS as configured.
+pub(super) fn tls_identity(files: &config::TlsFiles, clock: &dyn Clock) -> Result<TlsIdentity, TlsError> {
+    let min = match files.min_version {
+        config::TlsVersion::Tls12 => MinVersion::Tls12,
+        config::TlsVersion::Tls13 => MinVersion::Tls13,
+    };
+    match &files.clients {
+        ClientCertificates::NotAsked => TlsIdentity::load(&files.cert, &files.key, min),
+        ClientCertificates::Asked { ca, crl, auth, role: _ } => {
+            let presence = match auth {
+                config::ClientAuth::Optional => Presence::Optional,
+                config::ClientAuth::Required => Presence::Required,
             };
-            TlsIdentity::load(&files.cert, &files.key, min)
-                .map(listen::Transport::Tls)
-                .map_err(|error| Ended::Configuration(error.to_string()))
+            let clients = ClientFiles { ca: ca.clone(), crls: crl.clone(), presence };
+            TlsIdentity::load_with_clients(&files.cert, &files.key, min, &clients, clock.now())
         }
+    }
+}
+
+/// The files that are read for it.
+pub(super) fn files_of(files: &config::TlsFiles) -> Vec<&Path> {
+    let mut all = vec![files.cert.as_path(), files.key.as_path()];
+    match &files.clients {
+        ClientCertificates::Asked { ca, crl, .. } => {
+            all.push(ca);
+            all.extend(crl.iter().map(PathBuf::as_path));
+        }
+        ClientCertificates::NotAsked => (),
+    }
+    all
+}
+
+fn sharing(session: &config::Session, clock: &Arc<dyn Clock>) -> Result<Sharing, Ended> {
+    match (&session.keys, &session.revocations) {
+        (config::SealKeys::RandomPerProcess, _) => Ok(Sharing::Alone),
+        (config::SealKeys::Given(_), Revocations::Unshared) => Ok(Sharing::Unlisted),
+        (config::SealKeys::Given(_), Revocations::Shared(path)) => RevocationList::open(path, Arc::clone(clock))
+            .map(|list| Sharing::Listed(Arc::new(list)))
+            .map_err(|error| Ended::Configuration(format!("cannot use `{}`: {error}", path.display()))),
+    }
+}
+
+fn audit(audit: &config::Audit) -> Result<Audit, Ended> {
+    match audit {
+        config::Audit::File(path) => Audit::to_file(path)
+            .map_err(|error| Ended::Configuration(format!("cannot write `{}`: {error}", path.display()))),
+        config::Audit::Nowhere => Ok(Audit::off()),
+        config::Audit::Stdout => Audit::to_stdout().map_err(|error| Ended::Internal(error.to_string())),
     }
 }
 

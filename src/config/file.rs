@@ -6,6 +6,7 @@
 //! finding, prints the value that it did not expect (which may be a secret) and loses the line of what is wrong with a
 //! value.
 
+mod auth;
 mod parts;
 mod section;
 mod values;
@@ -85,6 +86,31 @@ impl Surroundings<'_> {
         let written = values::text(item)?;
         let bytes = open(&self.path(written)).and_then(content).map_err(|error| cannot_read(written, &error))?;
         String::from_utf8(bytes).map_err(|_| values::rule(written, "is not text"))
+    }
+
+    /// The path of a file that can be read, written as `{ file = "PATH" }`.
+    fn file_of(&self, item: &Item<'_>) -> Result<PathBuf, Problem> {
+        let shape = || values::wrong(item, "a URL or `{ file = \"PATH\" }`");
+        let DeValue::Table(table) = item.value else { return Err(shape()) };
+        let mut members = table.iter();
+        let (Some((name, value)), None) = (members.next(), members.next()) else { return Err(shape()) };
+        if name.get_ref() != "file" {
+            return Err(shape());
+        }
+        self.readable(&Item { value: value.get_ref(), at: item.at.clone() })
+    }
+
+    /// The path of a file that is written to: its folder exists.
+    fn writable(&self, item: &Item<'_>) -> Result<PathBuf, Problem> {
+        let written = values::text(item)?;
+        let path = self.path(written);
+        if path.is_dir() {
+            return Err(values::rule(written, "is a folder"));
+        }
+        match path.parent() {
+            Some(folder) if folder.is_dir() => Ok(path),
+            Some(_) | None => Err(values::rule(written, "lies in a folder that does not exist")),
+        }
     }
 
     /// A folder that exists or can come to exist.

@@ -51,7 +51,7 @@ fn the_least_configuration_has_the_documented_defaults() {
     let Cluster::Embedded(embedded) = &config.cluster else { panic!("an embedded cluster was configured") };
     assert_eq!((embedded.executors, &embedded.work_dir), (1, &WorkDir::Temporary));
     assert!((1..=1024).contains(&embedded.vcores));
-    assert_eq!(config.auth.first.name(), "api-key");
+    assert_eq!(config.auth.first.name, "api-key");
     assert!(config.auth.rest.is_empty());
     let session = &config.session;
     assert_eq!((session.idle, session.lifetime), (Duration::from_secs(1800), Duration::from_secs(43_200)));
@@ -97,7 +97,7 @@ fn every_key_has_its_meaning() {
     let Cluster::Embedded(embedded) = &config.cluster else { panic!("an embedded cluster was configured") };
     assert_eq!((embedded.executors, embedded.vcores), (2, 4));
     assert_eq!(embedded.work_dir, WorkDir::At(dir.join("work")));
-    assert_eq!(config.auth.iter().map(Scheme::name).collect::<Vec<_>>(), ["services", "api-key"]);
+    assert_eq!(config.auth.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["services", "api-key"]);
     let session = &config.session;
     assert_eq!((session.idle, session.lifetime), (Duration::from_secs(600), Duration::from_secs(86_400)));
     assert_eq!((session.default_catalog.as_str(), session.default_schema.as_str()), ("sales", "raw"));

@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes};
 use portcullis_auth::{Clock, IdentityKey};
 use prost::Message;
 
-use crate::seal::{Purpose, Sealer};
+use crate::seal::{Purpose, Sealer, owner_bytes};
 use crate::status::{Class, Failure};
 
 /// Makes and opens handles.
@@ -31,6 +31,13 @@ pub(super) struct QueryId([u8; 16]);
 impl fmt::Debug for QueryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "QueryId({:032x})", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Display for QueryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Enough to follow one query through the records.
+        self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -131,16 +138,6 @@ impl Handles {
         let fresh = *version == VERSION && u64::from_be_bytes(*ends) > unix_millis(self.clock.now());
         fresh.then(|| rest.to_vec())
     }
-}
-
-/// The identity as additional data of the seal; lengths keep its parts apart.
-fn owner_bytes(owner: &IdentityKey) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in [owner.scheme(), owner.authority(), owner.subject()] {
-        bytes.put_u64(u64::try_from(part.len()).unwrap_or(u64::MAX));
-        bytes.put_slice(part.as_bytes());
-    }
-    bytes
 }
 
 fn unix_millis(time: SystemTime) -> u64 {

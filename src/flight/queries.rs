@@ -15,11 +15,12 @@ use parking_lot::Mutex;
 use portcullis_auth::IdentityKey;
 use tokio::time::Instant;
 
+use super::account::Account;
 use super::handle::{QueryId, invalid_ticket};
 use super::jobs;
 use crate::backend::{JobId, QueryBackend, ResultPart};
 use crate::gate::session::SessionId;
-use crate::slots::{Full, Place, Slots};
+use crate::slots::{Full, Place, Room, Slots};
 use crate::status::{Class, Failure};
 
 /// Everything this gate holds results for.
@@ -34,11 +35,20 @@ pub(super) struct Queries {
 /// One query whose result can be read.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) owner: IdentityKey,
-    pub(super) session: SessionId,
+    owner: IdentityKey,
+    session: SessionId,
+    pub(super) account: Arc<Account>,
     pub(super) schema: SchemaRef,
     pub(super) answer: Answer,
     ends: Mutex<Instant>,
+}
+
+/// Whose result is kept, and what is on record about it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) owner: IdentityKey,
+    pub(super) session: SessionId,
+    pub(super) account: Account,
 }
 
 /// Where the rows are.
@@ -53,19 +63,14 @@ pub(super) enum Answer {
 }
 
 impl Queries {
-    pub(super) fn new(backend: Arc<dyn QueryBackend>, running_per_principal: usize) -> Self {
+    pub(super) fn new(backend: Arc<dyn QueryBackend>) -> Self {
         let ticket_lifetime = backend.result_ttl().saturating_sub(CLEANED_EARLY).min(TICKET_LIFETIME);
-        Self {
-            ticket_lifetime,
-            backend,
-            running: Slots::new(running_per_principal, running_per_principal, WAIT),
-            records: Mutex::default(),
-        }
+        Self { ticket_lifetime, backend, running: Slots::new(WAIT), records: Mutex::default() }
     }
 
-    /// A place among the running queries of `owner`. More wait, bounded in number and time.
-    pub(super) async fn slot(&self, owner: &IdentityKey) -> Result<Place, Failure> {
-        self.running.take(owner).await.map_err(|Full| {
+    /// A place among the `running` queries of `owner`. As many more wait, bounded in time.
+    pub(super) async fn slot(&self, owner: &IdentityKey, running: usize) -> Result<Place, Failure> {
+        self.running.take(owner, Room { places: running, waiting: running }).await.map_err(|Full| {
             Failure::new(Class::ResourceExhausted, "too many queries of this identity run at the moment")
                 .retry_after(Duration::from_secs(5))
         })
@@ -79,13 +84,13 @@ impl Queries {
     /// Keeps a result for as long as its ticket is good.
     pub(super) fn keep(
         &self,
-        owner: IdentityKey,
-        session: SessionId,
+        id: QueryId,
+        Kept { owner, session, account }: Kept,
         schema: SchemaRef,
         answer: Answer,
-    ) -> Result<QueryId, Failure> {
-        let id = QueryId::random()?;
-        let record = Arc::new(Record { owner, session, schema, answer, ends: Mutex::new(after(self.ticket_lifetime)) });
+    ) -> Result<(), Failure> {
+        let ends = Mutex::new(after(self.ticket_lifetime));
+        let record = Arc::new(Record { owner, session, account: Arc::new(account), schema, answer, ends });
         let mut records = self.records.lock();
         let own = records.values().filter(|other| other.owner == record.owner).count();
         if own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL {
@@ -98,7 +103,7 @@ impl Queries {
             .retry_after(SHORTENED));
         }
         records.insert(id, record);
-        Ok(id)
+        Ok(())
     }
 
     /// The record behind an opened ticket.

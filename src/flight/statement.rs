@@ -14,9 +14,10 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket as Fligh
 use bytes::Bytes;
 use futures::StreamExt;
 
+use super::account::Account;
 use super::command::{Metadata, Read, Update};
-use super::handle::Ticket;
-use super::queries::Answer;
+use super::handle::{QueryId, Ticket};
+use super::queries::{Answer, Kept};
 use super::results::{self, FlightStream};
 use super::sql_info::Facts;
 use super::{Core, jobs, metadata};
@@ -69,14 +70,21 @@ impl Core {
             Update::Statement(sql) => sql,
             Update::Prepared(handle) => self.handles.open_prepared(caller.principal().key(), &handle)?,
         };
+        let mut account = Account::open(&self.audit, &self.clock, caller);
         let workspace = self.workspace(caller);
-        let compiled = self.statements.compile(&workspace, &sql).await?;
-        match compiled.work {
-            Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
-            Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => {
-                Err(Failure::new(Class::InvalidArgument, "the statement has rows: it is a query, not an update"))
+        let changed = async {
+            let compiled = self.statements.compile(&workspace, &sql).await?;
+            account.is(compiled.facts);
+            match compiled.work {
+                Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
+                Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => {
+                    Err(Failure::new(Class::InvalidArgument, "the statement has rows: it is a query, not an update"))
+                }
             }
         }
+        .await;
+        account.ended(&changed);
+        changed
     }
 
     /// The rows behind a ticket.
@@ -102,7 +110,7 @@ impl Core {
         let stream = match &record.answer {
             Answer::Rows(rows) => results::of_batches(schema, futures::stream::iter([Ok(rows.clone())]).boxed()),
             Answer::Here { plan, state } => {
-                let slot = self.queries.slot(owner).await?;
+                let slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
                 let deadline = tokio::time::sleep(self.limits.timeout);
                 let rows = self.local.run(plan.clone(), Arc::clone(state)).map(move |batch| {
                     let _slot_is_taken = &slot;
@@ -122,6 +130,7 @@ impl Core {
         // The record is held until the stream ends, so that its data is not cleaned under the reader.
         let done = Arc::clone(&record);
         let end = futures::stream::once(async move { done.was_read() }).filter_map(|()| std::future::ready(None));
+        let stream = Arc::clone(&record.account).reading(caller, stream);
         Ok(stream
             .map(move |message| {
                 let _stays = &record;
@@ -132,19 +141,41 @@ impl Core {
     }
 
     async fn start(&self, caller: &Caller, sql: &str) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {
+        let mut account = Account::open(&self.audit, &self.clock, caller);
+        let started = self.run(caller, sql, &mut account).await;
+        if started.is_err() {
+            account.ended(&started);
+        }
+        let (schema, answer, rows) = started?;
+        let id = QueryId::random()?;
+        account.named(id);
+        let of = Kept { owner: caller.principal().key().clone(), session: caller.session().id(), account };
+        self.queries.keep(id, of, Arc::clone(&schema), answer)?;
+        Ok((schema, Ticket::Query(id), rows))
+    }
+
+    async fn run(
+        &self,
+        caller: &Caller,
+        sql: &str,
+        account: &mut Account,
+    ) -> Result<(SchemaRef, Answer, Option<u64>), Failure> {
         let workspace = self.workspace(caller);
-        let Compiled { schema, work, state } = self.statements.compile(&workspace, sql).await?;
+        let Compiled { schema, work, state, facts } = self.statements.compile(&workspace, sql).await?;
+        account.is(facts);
         let owner = caller.principal().key();
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),
             Work::Here(plan) => (Answer::Here { plan, state }, None),
             Work::Session(statement) => {
                 workspace.change(*statement).await?;
+                // Done, whether its count is read or not.
+                account.ended(&Ok(()));
                 let count = RecordBatch::try_new(count_schema(), vec![Arc::new(Int64Array::from(vec![0]))]);
                 (Answer::Rows(count.map_err(Failure::internal)?), None)
             }
             Work::Cluster(plan) => {
-                let _slot = self.queries.slot(owner).await?;
+                let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
                 let submission = Submission {
                     session: workspace.backend_session().clone(),
                     config: state.config().clone(),
@@ -156,8 +187,7 @@ impl Core {
                 (Answer::Job { job: finished.job, parts: finished.result.parts }, rows)
             }
         };
-        let query = self.queries.keep(owner.clone(), caller.session().id(), Arc::clone(&schema), answer)?;
-        Ok((schema, Ticket::Query(query), rows))
+        Ok((schema, answer, rows))
     }
 }
 

@@ -9,6 +9,7 @@ use http::Extensions;
 use portcullis_auth::{Credential, Principal};
 
 use super::session::{Session, SessionToken, TOKEN_PREFIX};
+use crate::audit::Peer;
 use crate::status::{Failure, RequestId};
 
 /// An admitted call: its principal, its session and its name in the log.
@@ -17,6 +18,7 @@ pub struct Caller {
     principal: Principal,
     session: Arc<Session>,
     request: RequestId,
+    peer: Peer,
     credential: CredentialKind,
     minted: Minted,
 }
@@ -71,6 +73,11 @@ impl Caller {
         &self.request
     }
 
+    /// Where the call comes from, for the record.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
     /// What the client showed.
     pub fn credential(&self) -> CredentialKind {
         self.credential
@@ -84,11 +91,11 @@ impl Caller {
     pub(super) fn admitted(
         principal: Principal,
         session: Arc<Session>,
-        request: RequestId,
+        (request, peer): (RequestId, Peer),
         credential: CredentialKind,
         minted: Minted,
     ) -> Self {
-        Self { principal, session, request, credential, minted }
+        Self { principal, session, request, peer, credential, minted }
     }
 }
 

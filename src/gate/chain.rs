@@ -3,19 +3,23 @@
 //! Schemes are asked in order, and the first that does not abstain has the last word, whether it admits, rejects,
 //! fails, hangs or panics. The chain cannot be empty. Must not know a scheme by name, or tell a client anything.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use portcullis_auth::{Attempt, Authenticator, Credential, Principal, Rejection, Verdict};
+use portcullis_auth::{Attempt, Authenticator, Cost, Credential, Principal, Rejection, Verdict};
 use tokio::time::timeout;
+
+use super::session::TOKEN_PREFIX;
+use crate::config::CertificateRole;
 
 /// An ordered, non-empty list of schemes.
 #[derive(Clone, Debug)]
 pub struct Chain {
     first: Arc<dyn Authenticator>,
     rest: Vec<Arc<dyn Authenticator>>,
+    certificates: CertificateRole,
 }
 
 /// What the chain as a whole says; there is no abstaining any more.
@@ -38,9 +42,20 @@ pub enum Judgement {
 }
 
 impl Chain {
-    /// A chain of one scheme.
+    /// A chain of one scheme, for which a client certificate is a credential.
     pub fn new(first: Arc<dyn Authenticator>) -> Self {
-        Self { first, rest: Vec::new() }
+        Self { first, rest: Vec::new(), certificates: CertificateRole::Identity }
+    }
+
+    /// With another meaning of client certificates.
+    #[must_use]
+    pub fn with_certificates(self, certificates: CertificateRole) -> Self {
+        Self { certificates, ..self }
+    }
+
+    /// What a client certificate means.
+    pub fn certificates(&self) -> CertificateRole {
+        self.certificates
     }
 
     /// Adds a scheme that is asked after all others.
@@ -62,9 +77,20 @@ impl Chain {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
+    /// What judging this attempt would take. A scheme that panics over the question is taken to be dear.
+    pub fn cost(&self, attempt: &Attempt<'_>) -> Cost {
+        if self.one_well_formed_credential(attempt).is_err() {
+            return Cost::Cheap;
+        }
+        let dear = |scheme: &Arc<dyn Authenticator>| {
+            !matches!(catch_unwind(AssertUnwindSafe(|| scheme.cost(attempt))), Ok(Cost::Cheap))
+        };
+        if self.schemes().any(dear) { Cost::Dear } else { Cost::Cheap }
+    }
+
     /// The one judgement of an attempt.
     pub async fn judge(&self, attempt: &Attempt<'_>) -> Judgement {
-        if let Err(rejection) = one_well_formed_credential(attempt) {
+        if let Err(rejection) = self.one_well_formed_credential(attempt) {
             return Judgement::Refused { by: NO_SCHEME.to_owned(), rejection };
         }
         for scheme in self.schemes() {
@@ -82,6 +108,20 @@ impl Chain {
         }
         let rejection = Rejection::invalid("no scheme claimed the credential");
         Judgement::Refused { by: NO_SCHEME.to_owned(), rejection }
+    }
+
+    /// What no scheme may see: a header that cannot be read in one way only, and two credentials in one request.
+    fn one_well_formed_credential(&self, attempt: &Attempt<'_>) -> Result<(), Rejection> {
+        match (attempt.credential(), self.certificates) {
+            (Credential::Malformed(reason), _) => Err(Rejection::malformed(reason)),
+            (Credential::Absent, _) | (_, CertificateRole::Channel) => Ok(()),
+            (_, CertificateRole::Identity) if attempt.peer_certs.is_empty() => Ok(()),
+            // Such a token says itself which certificate it needs.
+            (Credential::Bearer(token), CertificateRole::Identity) if token.starts_with(TOKEN_PREFIX) => Ok(()),
+            (Credential::Basic(_) | Credential::Bearer(_) | Credential::Unknown, CertificateRole::Identity) => {
+                Err(Rejection::malformed("a client certificate and an authorization header in one request"))
+            }
+        }
     }
 
     fn refuse_duplicate(&self, new: &dyn Authenticator) -> Result<(), DuplicateName> {
@@ -106,18 +146,6 @@ impl Judgement {
 #[error("two authentication schemes are named `{name}`")]
 pub struct DuplicateName {
     name: String,
-}
-
-/// What no scheme may see: a header that cannot be read in one way only, and two credentials in one request.
-fn one_well_formed_credential(attempt: &Attempt<'_>) -> Result<(), Rejection> {
-    match attempt.credential() {
-        Credential::Malformed(reason) => Err(Rejection::malformed(reason)),
-        Credential::Absent => Ok(()),
-        Credential::Basic(_) | Credential::Bearer(_) | Credential::Unknown if attempt.peer_certs.is_empty() => Ok(()),
-        Credential::Basic(_) | Credential::Bearer(_) | Credential::Unknown => {
-            Err(Rejection::malformed("a client certificate and an authorization header in one request"))
-        }
-    }
 }
 
 /// One scheme's verdict. A scheme that breaks has claimed the credential: asking the next one would turn its failure

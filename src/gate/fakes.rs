@@ -10,7 +10,9 @@ use portcullis_auth::{
     Assertion, Attempt, Authenticator, BoxFuture, Clock, Credential, Expiry, Principal, Rejection, Standing, Verdict,
 };
 
-use super::session::{SessionEnded, SessionId, SessionPolicy, Sessions};
+use super::session::{Session, SessionEnded, SessionId, SessionPolicy, Sessions, Sharing};
+use crate::audit::SessionEnd;
+use crate::limits::{Limiter, PerPrincipal, Rate, Rates, Ticks};
 use crate::seal::Sealer;
 
 #[derive(Debug)]
@@ -36,8 +38,8 @@ impl Clock for FakeClock {
 pub(super) struct Ended(pub(super) Mutex<Vec<SessionId>>);
 
 impl SessionEnded for Ended {
-    fn ended(&self, id: SessionId) {
-        self.0.lock().push(id);
+    fn ended(&self, session: &Session, _why: SessionEnd) {
+        self.0.lock().push(session.id());
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) const POLICY: SessionPolicy = SessionPolicy {
 pub(super) fn sessions(clock: &Arc<FakeClock>) -> (Arc<Sessions>, Arc<Ended>) {
     let ended = Arc::new(Ended::default());
     let sealer = Arc::new(Sealer::random().unwrap());
-    (Arc::new(Sessions::new(sealer, clock.clone(), POLICY, ended.clone())), ended)
+    (Arc::new(Sessions::new(sealer, clock.clone(), POLICY, Sharing::Alone, ended.clone())), ended)
 }
 
 pub(super) fn principal(subject: &str, role: &str, expires: Expiry) -> Principal {
@@ -139,4 +141,12 @@ impl Authenticator for Badge {
     fn standing(&self, _principal: &Principal, _now: SystemTime) -> Standing {
         if self.revoked.load(Ordering::SeqCst) { Standing::Revoked } else { Standing::Good }
     }
+}
+
+/// Limits that no test reaches by accident.
+pub(super) fn limits() -> (Arc<Limiter>, Arc<PerPrincipal>) {
+    let much = Rate::per_second(1_000_000);
+    let rates = Rates { preauth_per_ip: much, failed_auth_per_ip: much, failed_auth_per_name: much };
+    let ticks = Ticks::start();
+    (Arc::new(Limiter::new(rates, ticks.clone())), Arc::new(PerPrincipal::new(much, [].into(), &ticks)))
 }

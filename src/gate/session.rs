@@ -1,30 +1,36 @@
 //! Sessions: what a principal comes back to, and the token that leads there.
 //!
 //! A *token* session is opened by a handshake and found by its token; the *default* session of an identity serves calls
-//! that carry only a credential. Both live here and nowhere else, bounded in number and in time. Must not know SQL or
-//! the backend: it says when a session ended, and whoever keeps something for it cleans up.
+//! that carry only a credential; a *cookie* session serves those of one client that keeps cookies. All live here and
+//! nowhere else, bounded in number and in time. Must not know SQL or the backend: it says when a session ended, and
+//! whoever keeps something for it cleans up.
 //!
-//! INVARIANT: a token never outlives the credential that opened its session, and opens nothing for anybody else.
+//! INVARIANT: a token never outlives the credential that opened its session, and opens nothing for anybody else. A
+//! cookie chooses among the sessions of an identity that was established without it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderValue;
-use http::header::InvalidHeaderValue;
+use http::header::{COOKIE, InvalidHeaderValue};
+use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
-use portcullis_auth::{Clock, IdentityKey, Principal, Secret, Token};
+use portcullis_auth::{Clock, Expiry, IdentityKey, Principal, Secret, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::seal::{Purpose, Sealer};
+use super::revocations::{ListUnreadable, RevocationList};
+use crate::audit::SessionEnd;
+use crate::seal::{Purpose, Sealer, owner_bytes};
 
 mod one;
+mod token;
 mod tokens;
 
-pub use one::{InUse, Session, SessionId, SessionKind};
+pub use one::{Begins, Binding, InUse, Session, SessionId, SessionKind};
+use token::{Facts, Origin, Place};
 pub use tokens::SessionTokens;
 
 /// Every open session of this gate.
@@ -32,8 +38,20 @@ pub struct Sessions {
     sealer: Arc<Sealer>,
     clock: Arc<dyn Clock>,
     policy: SessionPolicy,
+    sharing: Sharing,
     ended: Arc<dyn SessionEnded>,
     store: Mutex<Store>,
+}
+
+/// Who else knows the sealing keys, and how this gate learns what has ended there.
+#[derive(Debug)]
+pub enum Sharing {
+    /// Nobody: the keys were made in this process. It knows every session there is.
+    Alone,
+    /// Others, who tell: a token is good everywhere for as long as its session may live.
+    Listed(Arc<RevocationList>),
+    /// Others, who do not tell: a token whose session is not known here is good for 15 minutes after its handshake.
+    Unlisted,
 }
 
 /// How long sessions live, and how many there may be.
@@ -53,7 +71,34 @@ pub struct SessionPolicy {
 /// Told when a session is over, so that what belongs to it can be released.
 pub trait SessionEnded: fmt::Debug + Send + Sync + 'static {
     /// Called once per session, from any thread and outside every lock of the store; must not block.
-    fn ended(&self, id: SessionId);
+    fn ended(&self, session: &Session, why: SessionEnd);
+}
+
+/// Where the session of a token is.
+#[derive(Debug)]
+pub enum ByToken {
+    /// In this gate.
+    Found(Arc<Session>),
+    /// Nowhere, or it has ended.
+    Nothing,
+    /// Nobody can say whether it has ended elsewhere.
+    Unknown(ListUnreadable),
+    /// Another gate with the same keys made it, and here it is not yet.
+    Elsewhere(Foreign),
+}
+
+/// A session that another gate made, as its token describes it.
+#[derive(Debug)]
+pub struct Foreign {
+    id: SessionId,
+    origin: Box<Origin>,
+}
+
+impl Foreign {
+    /// The kind of scheme that admitted its principal.
+    pub fn scheme(&self) -> &str {
+        self.origin.scheme()
+    }
 }
 
 /// The secret that leads to a session.
@@ -91,64 +136,137 @@ impl Sessions {
         sealer: Arc<Sealer>,
         clock: Arc<dyn Clock>,
         policy: SessionPolicy,
+        sharing: Sharing,
         ended: Arc<dyn SessionEnded>,
     ) -> Self {
-        Self { sealer, clock, policy, ended, store: Mutex::new(Store::default()) }
+        Self { sealer, clock, policy, sharing, ended, store: Mutex::new(Store::default()) }
     }
 
     /// Opens a session of its own for a handshake. At the cap of one identity, the one that has rested longest ends.
-    pub fn open(&self, principal: &Principal) -> Result<(SessionToken, Arc<Session>), SessionRefused> {
-        let session = self.fresh(principal, SessionKind::Token)?;
-        let token = self.mint(session.id())?;
+    pub fn open(
+        &self,
+        principal: &Principal,
+        binding: Binding,
+    ) -> Result<(SessionToken, Arc<Session>), SessionRefused> {
+        let id = SessionId::random().ok_or(SessionRefused::Unavailable)?;
+        let session = Arc::new(self.fresh(id, principal, SessionKind::Token, binding));
+        let token = self.mint(&session)?;
         let evicted = self.store.lock().insert(&session, self.policy)?;
-        self.announce(evicted);
+        self.announce(evicted, SessionEnd::Evicted);
         Ok((token, session))
     }
 
     /// The session that an identity has, with exactly these roles and attributes, when it brings no token.
     pub fn default_for(&self, principal: &Principal) -> Result<Arc<Session>, SessionRefused> {
-        let now = self.clock.now();
-        let mut store = self.store.lock();
-        let found = store.default_for(principal);
-        let stale = match found {
-            Some(session) if session.alive(now, self.policy.idle) => {
-                session.touch(now);
-                return Ok(session);
-            }
-            Some(session) => store.remove(session.id()),
-            None => None,
-        };
-        // ORDER: found and inserted under one lock, so that two first calls agree on one session.
-        let opened = self.fresh(principal, SessionKind::Default).and_then(|session| {
-            let evicted = store.insert(&session, self.policy)?;
-            Ok((session, evicted))
-        });
-        drop(store);
-        self.announce(stale);
-        let (session, evicted) = opened?;
-        self.announce(evicted);
-        Ok(session)
+        self.find_or_open(
+            |store| store.default_for(principal),
+            |_| {
+                let id = SessionId::random().ok_or(SessionRefused::Unavailable)?;
+                Ok(self.fresh(id, principal, SessionKind::Default, Binding::Free))
+            },
+        )
+    }
+
+    /// The session that this principal's cookie chooses. A cookie that this gate, or one with its keys, did not make
+    /// for this identity chooses nothing, and neither do two.
+    pub fn by_cookie(
+        &self,
+        principal: &Principal,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Session>>, SessionRefused> {
+        let Some(id) = cookie(headers).and_then(|value| self.read_cookie(principal, value)) else { return Ok(None) };
+        self.find_or_open(
+            |store| store.by_id.get(&id).filter(|found| found.kind() == SessionKind::Cookie).map(Arc::clone),
+            // The id comes out of a box of ours, so that nobody chooses one for somebody else.
+            |store| {
+                let session = self.fresh(id, principal, SessionKind::Cookie, Binding::Free);
+                // What the client set before it had the cookie was set there.
+                let begins = store.default_for(principal).map_or(Begins::Empty, |first| Begins::As(first.id()));
+                Ok(session.beginning(begins))
+            },
+        )
+        // Roles or attributes that were others when the session began are other rights.
+        .map(|session| session.fits(principal).then_some(session))
+    }
+
+    /// A cookie for a client that may keep it: `Set-Cookie`. Its session begins when it comes back.
+    pub fn fresh_cookie(&self, principal: &Principal) -> Result<HeaderValue, SessionRefused> {
+        let id = SessionId::random().ok_or(SessionRefused::Unavailable)?;
+        let sealed = self
+            .sealer
+            .seal(Purpose::Cookie, &owner_bytes(principal.key()), id.as_bytes())
+            .map_err(|_no_randomness| SessionRefused::Unavailable)?;
+        let value = format!("{COOKIE_NAME}={}; Path=/; HttpOnly", URL_SAFE_NO_PAD.encode(sealed));
+        let mut value = HeaderValue::try_from(value).map_err(|_invalid| SessionRefused::Unavailable)?;
+        value.set_sensitive(true);
+        Ok(value)
     }
 
     /// The living session of a token. Finding it counts as use.
-    pub fn by_token(&self, token: &Token<'_>) -> Option<Arc<Session>> {
-        let id = self.read(token)?;
+    pub fn by_token(&self, token: &Token<'_>) -> ByToken {
+        let Some(Facts { id, place }) = self.read(token) else { return ByToken::Nothing };
+        match self.has_ended_elsewhere(id) {
+            Ok(false) => (),
+            Ok(true) => {
+                self.end(id, SessionEnd::Closed);
+                return ByToken::Nothing;
+            }
+            Err(unreadable) => return ByToken::Unknown(unreadable),
+        }
         let now = self.clock.now();
         let mut store = self.store.lock();
-        let session = store.by_id.get(&id).map(Arc::clone)?;
+        let Some(session) = store.by_id.get(&id).map(Arc::clone) else {
+            return self.elsewhere(&store, id, place, now);
+        };
         match session.kind() {
             SessionKind::Token if session.alive(now, self.policy.idle) => {
                 session.touch(now);
-                Some(session)
+                ByToken::Found(session)
             }
             SessionKind::Token => {
-                let ended = store.remove(id);
+                let ended = store.remove(id, now);
                 drop(store);
-                self.announce(ended);
-                None
+                self.announce(ended, why_over(&session, now));
+                ByToken::Nothing
             }
             // No token is ever minted for one.
-            SessionKind::Default => None,
+            SessionKind::Cookie | SessionKind::Default => ByToken::Nothing,
+        }
+    }
+
+    /// Takes over a session that another gate made. The caller has judged that its principal still stands.
+    pub fn adopt(&self, foreign: Foreign, scheme: &'static str) -> Option<Arc<Session>> {
+        let Foreign { id, origin } = foreign;
+        let (opened, ends, binding) = (origin.opened(), origin.ends(), origin.binding());
+        let principal = origin.principal(scheme)?;
+        let now = self.clock.now();
+        let lifetime = match ends {
+            Expiry::At(end) => end.duration_since(opened).ok()?.min(self.policy.lifetime),
+            Expiry::Never => self.policy.lifetime,
+        };
+        let session = Session::new(id, principal, SessionKind::Token, binding, opened, lifetime);
+        // By this gate's own lifetime, which may be shorter.
+        if session.expires().passed(now) {
+            return None;
+        }
+        session.touch(now);
+        let session = Arc::new(session);
+        let mut store = self.store.lock();
+        // Two calls with one token may come at the same time.
+        if let Some(first) = store.by_id.get(&id) {
+            return Some(Arc::clone(first));
+        }
+        let evicted = store.insert(&session, self.policy).ok()?;
+        drop(store);
+        self.announce(evicted, SessionEnd::Evicted);
+        Some(session)
+    }
+
+    /// Whether somebody has denied the credential behind a principal, by the list that several gates share.
+    pub fn denies(&self, principal: &Principal) -> Result<bool, ListUnreadable> {
+        match &self.sharing {
+            Sharing::Listed(list) => list.denies(principal.scheme(), principal.credential_id()),
+            Sharing::Alone | Sharing::Unlisted => Ok(false),
         }
     }
 
@@ -163,9 +281,9 @@ impl Sessions {
     }
 
     /// Ends a session; its token opens nothing from here on. Ending one that is gone does nothing.
-    pub fn close(&self, id: SessionId) {
-        let ended = self.store.lock().remove(id);
-        self.announce(ended);
+    pub fn end(&self, id: SessionId, why: SessionEnd) {
+        let ended = self.store.lock().remove(id, self.clock.now());
+        self.announce(ended, why);
     }
 
     /// Ends everything whose time is over, and says how many that were.
@@ -178,10 +296,14 @@ impl Sessions {
             .filter(|session| !session.alive(now, self.policy.idle))
             .map(|session| session.id())
             .collect();
-        let ended: Vec<_> = over.into_iter().filter_map(|id| store.remove(id)).collect();
+        let ended: Vec<_> = over.into_iter().filter_map(|id| store.remove(id, now)).collect();
+        store.forget_ended(now);
         drop(store);
         let count = ended.len();
-        self.announce(ended);
+        for session in ended {
+            let why = why_over(&session, now);
+            self.announce([session], why);
+        }
         count
     }
 
@@ -198,34 +320,89 @@ impl Sessions {
         self.store.lock().by_id.len()
     }
 
-    fn fresh(&self, principal: &Principal, kind: SessionKind) -> Result<Arc<Session>, SessionRefused> {
-        let id = SessionId::random().ok_or(SessionRefused::Unavailable)?;
+    /// ORDER: found and inserted under one lock, so that two first calls agree on one session.
+    fn find_or_open(
+        &self,
+        find: impl FnOnce(&Store) -> Option<Arc<Session>>,
+        open: impl FnOnce(&Store) -> Result<Session, SessionRefused>,
+    ) -> Result<Arc<Session>, SessionRefused> {
         let now = self.clock.now();
-        Ok(Arc::new(Session::new(id, principal.clone(), kind, now, self.policy.lifetime)))
+        let mut store = self.store.lock();
+        let stale = match find(&store) {
+            Some(session) if session.alive(now, self.policy.idle) => {
+                session.touch(now);
+                return Ok(session);
+            }
+            Some(session) => store.remove(session.id(), now),
+            None => None,
+        };
+        let opened = open(&store).and_then(|session| {
+            let session = Arc::new(session);
+            let evicted = store.insert(&session, self.policy)?;
+            Ok((session, evicted))
+        });
+        drop(store);
+        self.announce(stale, SessionEnd::Idle);
+        let (session, evicted) = opened?;
+        self.announce(evicted, SessionEnd::Evicted);
+        Ok(session)
     }
 
-    fn mint(&self, id: SessionId) -> Result<SessionToken, SessionRefused> {
-        let content = [&[CONTENT_VERSION], id.as_bytes().as_slice()].concat();
-        let sealed =
-            self.sealer.seal(Purpose::Session, b"", &content).map_err(|_no_randomness| SessionRefused::Unavailable)?;
+    fn fresh(&self, id: SessionId, principal: &Principal, kind: SessionKind, binding: Binding) -> Session {
+        Session::new(id, principal.clone(), kind, binding, self.clock.now(), self.policy.lifetime)
+    }
+
+    fn mint(&self, session: &Session) -> Result<SessionToken, SessionRefused> {
+        let sealed = self
+            .sealer
+            .seal(Purpose::Session, b"", &Facts::of(session))
+            .map_err(|_no_randomness| SessionRefused::Unavailable)?;
         let mut token = String::from(TOKEN_PREFIX);
         URL_SAFE_NO_PAD.encode_string(sealed, &mut token);
         Ok(SessionToken(Secret::new(token)))
     }
 
-    fn read(&self, token: &Token<'_>) -> Option<SessionId> {
+    fn read(&self, token: &Token<'_>) -> Option<Facts> {
         let sealed = URL_SAFE_NO_PAD.decode(token.expose().strip_prefix(TOKEN_PREFIX)?).ok()?;
-        let content = self.sealer.open(Purpose::Session, b"", &sealed).ok()?;
-        let (&CONTENT_VERSION, id) = content.split_first()? else {
-            return None;
-        };
-        SessionId::from_slice(id)
+        Facts::read(&self.sealer.open(Purpose::Session, b"", &sealed).ok()?)
     }
 
-    fn announce(&self, sessions: impl IntoIterator<Item = Arc<Session>>) {
+    fn read_cookie(&self, principal: &Principal, value: &str) -> Option<SessionId> {
+        let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
+        SessionId::from_slice(&self.sealer.open(Purpose::Cookie, &owner_bytes(principal.key()), &sealed).ok()?)
+    }
+
+    fn has_ended_elsewhere(&self, id: SessionId) -> Result<bool, ListUnreadable> {
+        match &self.sharing {
+            Sharing::Listed(list) => list.has_ended(id),
+            Sharing::Alone | Sharing::Unlisted => Ok(false),
+        }
+    }
+
+    /// What to make of a token whose session is not here.
+    fn elsewhere(&self, store: &Store, id: SessionId, place: Place, now: SystemTime) -> ByToken {
+        let Place::Anywhere(origin) = place else { return ByToken::Nothing };
+        let age = now.duration_since(origin.opened()).unwrap_or_default();
+        let young = match self.sharing {
+            Sharing::Alone => false,
+            Sharing::Listed(_) => true,
+            Sharing::Unlisted => age < UNLISTED_LIFE,
+        };
+        if !young || store.has_ended(id, origin.opened()) {
+            return ByToken::Nothing;
+        }
+        ByToken::Elsewhere(Foreign { id, origin })
+    }
+
+    fn announce(&self, sessions: impl IntoIterator<Item = Arc<Session>>, why: SessionEnd) {
         for session in sessions {
-            tracing::debug!(session = %session.id(), "session ended");
-            self.ended.ended(session.id());
+            tracing::debug!(session = %session.id(), ?why, "session ended");
+            match (&self.sharing, session.kind()) {
+                (Sharing::Listed(list), SessionKind::Token) => list.ended(session.id(), session.expires()),
+                (Sharing::Listed(_), SessionKind::Cookie | SessionKind::Default)
+                | (Sharing::Alone | Sharing::Unlisted, _) => (),
+            }
+            self.ended.ended(&session, why);
         }
     }
 }
@@ -242,12 +419,17 @@ struct Store {
     by_id: HashMap<SessionId, Arc<Session>>,
     /// Short lists: the caps bound them.
     by_owner: HashMap<IdentityKey, Vec<Arc<Session>>>,
+    /// Token sessions that ended here, by when they were opened: their tokens must not open them again.
+    ended: BTreeMap<(u64, SessionId), Expiry>,
+    /// Of sessions opened before this many milliseconds since 1970, nobody knows any more which have ended.
+    ended_since: u64,
 }
 
 impl Store {
     fn default_for(&self, principal: &Principal) -> Option<Arc<Session>> {
         let owned = self.by_owner.get(principal.key())?;
-        owned.iter().find(|session| session.is_default_for(principal)).map(Arc::clone)
+        let default = |session: &&Arc<Session>| session.kind() == SessionKind::Default && session.fits(principal);
+        owned.iter().find(default).map(Arc::clone)
     }
 
     /// Makes room and inserts; gives back what had to go for it.
@@ -264,7 +446,7 @@ impl Store {
             let rested = alike().filter(|other| !other.in_use()).min_by_key(|other| other.last_used());
             Some(rested.ok_or(SessionRefused::TooMany)?.id())
         };
-        let evicted = leaving.and_then(|id| self.remove(id));
+        let evicted = leaving.and_then(|id| self.remove(id, session.opened()));
         if self.by_id.len() >= policy.max_total {
             return Err(SessionRefused::TooMany);
         }
@@ -273,7 +455,7 @@ impl Store {
         Ok(evicted)
     }
 
-    fn remove(&mut self, id: SessionId) -> Option<Arc<Session>> {
+    fn remove(&mut self, id: SessionId, now: SystemTime) -> Option<Arc<Session>> {
         let session = self.by_id.remove(&id)?;
         let owner = session.principal().key();
         if let Some(owned) = self.by_owner.get_mut(owner) {
@@ -283,7 +465,46 @@ impl Store {
             }
         }
         session.end();
+        match session.kind() {
+            SessionKind::Token if !session.expires().passed(now) => {
+                self.ended.insert((millis(session.opened()), id), session.expires());
+                if self.ended.len() > MAX_ENDED
+                    && let Some(((opened, _), _)) = self.ended.pop_first()
+                {
+                    self.ended_since = self.ended_since.max(opened.saturating_add(1));
+                }
+            }
+            SessionKind::Token | SessionKind::Cookie | SessionKind::Default => (),
+        }
         Some(session)
+    }
+
+    /// Whether a session that was opened then has ended here, or may have.
+    fn has_ended(&self, id: SessionId, opened: SystemTime) -> bool {
+        let opened = millis(opened);
+        opened < self.ended_since || self.ended.contains_key(&(opened, id))
+    }
+
+    fn forget_ended(&mut self, now: SystemTime) {
+        self.ended.retain(|_, ends| !ends.passed(now));
+    }
+}
+
+/// Why a session that does not live any more is over.
+fn why_over(session: &Session, now: SystemTime) -> SessionEnd {
+    if session.expires().passed(now) { SessionEnd::Expired } else { SessionEnd::Idle }
+}
+
+/// The value of the session cookie, where there is exactly one.
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut ours = all.flat_map(|value| value.split(';')).filter_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == COOKIE_NAME).then_some(value.trim_matches('"'))
+    });
+    match (ours.next(), ours.next()) {
+        (Some(value), None) => Some(value),
+        (None, _) | (Some(_), Some(_)) => None,
     }
 }
 
@@ -294,7 +515,11 @@ fn millis(time: SystemTime) -> u64 {
 
 /// What tells a session token from every other bearer token.
 pub const TOKEN_PREFIX: &str = "ps1.";
-const CONTENT_VERSION: u8 = 1;
+const COOKIE_NAME: &str = "portcullis_session";
+/// How long a token is good at a gate that does not know its session and is told nothing.
+const UNLISTED_LIFE: Duration = Duration::from_secs(15 * 60);
+/// Ended sessions that are remembered.
+const MAX_ENDED: usize = 100_000;
 
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,19 @@ use portcullis_auth::Expiry;
 use tonic::Code;
 use tower::ServiceExt;
 
-use super::fakes::{Badge, FakeClock, Manner, POLICY, principal, sessions};
-use super::*;
+use http::Extensions;
+use std::net::SocketAddr;
+use tonic::transport::server::TcpConnectInfo;
 
+use super::caller::{Caller, CredentialKind};
+use super::fakes::{Badge, FakeClock, Manner, POLICY, limits, principal, sessions};
+use super::session::Binding;
+use super::source::Source;
+use super::*;
+use crate::audit::SessionEnd;
+use crate::listen::{Peer, PeerTls, Via};
+
+const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 
 /// A gate with schemes `red` (as told) and `any` (which admits whatever reaches it, except where it is left out).
@@ -73,7 +83,16 @@ impl Setup {
     fn new(manner: Manner) -> Self {
         let clock = FakeClock::new();
         let (sessions, _) = sessions(&clock);
-        let layer = GateLayer::new(Chain::new(Badge::new("red", manner)), sessions.clone(), clock.clone()).unwrap();
+        let (strangers, principals) = limits();
+        let layer = GateLayer::new(GateParts {
+            chain: Chain::new(Badge::new("red", manner)),
+            sessions: sessions.clone(),
+            clock: clock.clone(),
+            strangers,
+            principals,
+            audit: Audit::off(),
+        })
+        .unwrap();
         let inner = Inner::default();
         Self { clock, sessions, gate: layer.layer(inner.clone()), inner }
     }
@@ -173,7 +192,7 @@ fn a_request_that_did_not_pass_the_gate_has_no_caller() {
 #[tokio::test]
 async fn a_session_token_leads_to_its_session_until_that_ends() {
     let setup = Setup::new(Manner::AdmitsGood);
-    let (token, session) = setup.sessions.open(&principal("alice", "guest", Expiry::Never)).unwrap();
+    let (token, session) = setup.sessions.open(&principal("alice", "guest", Expiry::Never), Binding::Free).unwrap();
     let bearer = token.bearer().unwrap();
     let bearer = bearer.to_str().unwrap();
     assert_eq!(code(&setup.call(DO_GET, &[bearer]).await), Code::Ok);
@@ -181,7 +200,7 @@ async fn a_session_token_leads_to_its_session_until_that_ends() {
     assert_eq!(caller.session().id(), session.id());
     assert_eq!((caller.principal().name(), caller.credential()), ("alice", CredentialKind::Session));
 
-    setup.sessions.close(session.id());
+    setup.sessions.end(session.id(), SessionEnd::Closed);
     assert_eq!(code(&setup.call(DO_GET, &[bearer]).await), Code::Unauthenticated);
 }
 
@@ -244,17 +263,25 @@ async fn the_address_comes_from_our_listener_or_from_the_embedders_server() {
     assert_eq!(Source::of(&extensions).to_string(), "-");
     extensions.insert(TcpConnectInfo { local_addr: None, remote_addr: Some(addr) });
     assert_eq!(Source::of(&extensions).to_string(), "192.0.2.7:4711");
-    let chain = Arc::from([CertificateDer::from(vec![1])]);
-    extensions.insert(Peer { addr: "192.0.2.8:1".parse().unwrap(), tls: PeerTls::Mutual(chain) });
+    extensions.insert(Peer { addr: "192.0.2.8:1".parse().unwrap(), tls: PeerTls::Plain, via: Via::Direct });
     let source = Source::of(&extensions);
-    assert_eq!((source.to_string().as_str(), source.certificates().len()), ("192.0.2.8:1", 1));
+    assert_eq!((source.to_string().as_str(), source.certificates().len()), ("192.0.2.8:1", 0));
 }
 
 #[test]
 fn the_name_session_is_taken() {
     let clock = FakeClock::new();
-    let layer =
-        |name| GateLayer::new(Chain::new(Badge::new(name, Manner::AdmitsGood)), sessions(&clock).0, clock.clone());
+    let layer = |name| {
+        let (strangers, principals) = limits();
+        GateLayer::new(GateParts {
+            chain: Chain::new(Badge::new(name, Manner::AdmitsGood)),
+            sessions: sessions(&clock).0,
+            clock: clock.clone(),
+            strangers,
+            principals,
+            audit: Audit::off(),
+        })
+    };
     assert!(layer("red").is_ok());
     assert!(layer("session").is_err());
 }

@@ -1,22 +1,25 @@
-//! One accepted connection as tonic serves it: bytes, the peer, and a place under the connection cap.
+//! One accepted connection as tonic serves it: bytes, the peer, and a place under the connection caps.
 //!
 //! Reads fail when the HTTP/2 preface has not arrived by the deadline: the HTTP stack waits for it without a timer of
-//! its own, so a client that connects and says nothing would otherwise stay for ever.
+//! its own, so a client that connects and says nothing would otherwise stay for ever. They fail at the first byte that
+//! is not of the preface, so that the operator reads which mistake was made. Must not change a byte.
 
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
-use super::Peer;
+use super::places::Place;
+use super::turned::{Reports, Turned};
+use super::{Peer, TLS_HANDSHAKE};
 
 pub(super) type Tls = TlsStream<TcpStream>;
 
@@ -26,16 +29,16 @@ pub struct Conn {
     peer: Peer,
     preface: Preface,
     /// Given back when the connection is dropped.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Conn {
-    pub(super) fn plain(stream: TcpStream, peer: Peer, deadline: Sleep, place: OwnedSemaphorePermit) -> Self {
-        Self { bytes: Bytes::Plain(stream), peer, preface: Preface::awaited(deadline), _place: place }
+    pub(super) fn plain(stream: TcpStream, peer: Peer, deadline: Sleep, place: Place, reports: Arc<Reports>) -> Self {
+        Self { bytes: Bytes::Plain(stream), peer, preface: Preface::awaited(deadline, reports), _place: place }
     }
 
-    pub(super) fn tls(stream: Tls, peer: Peer, deadline: Sleep, place: OwnedSemaphorePermit) -> Self {
-        Self { bytes: Bytes::Tls(Box::new(stream)), peer, preface: Preface::awaited(deadline), _place: place }
+    pub(super) fn tls(stream: Tls, peer: Peer, deadline: Sleep, place: Place, reports: Arc<Reports>) -> Self {
+        Self { bytes: Bytes::Tls(Box::new(stream)), peer, preface: Preface::awaited(deadline, reports), _place: place }
     }
 
     /// Who is at the other end.
@@ -64,13 +67,13 @@ enum Bytes {
 }
 
 enum Preface {
-    Awaited { missing: usize, deadline: Pin<Box<Sleep>> },
+    Awaited { missing: &'static [u8], deadline: Pin<Box<Sleep>>, reports: Arc<Reports> },
     Seen,
 }
 
 impl Preface {
-    fn awaited(deadline: Sleep) -> Self {
-        Self::Awaited { missing: PREFACE_LEN, deadline: Box::pin(deadline) }
+    fn awaited(deadline: Sleep, reports: Arc<Reports>) -> Self {
+        Self::Awaited { missing: PREFACE, deadline: Box::pin(deadline), reports }
     }
 }
 
@@ -82,14 +85,24 @@ impl AsyncRead for Conn {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Bytes::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         };
-        let Preface::Awaited { missing, deadline } = &mut this.preface else {
+        let Preface::Awaited { missing, deadline, reports } = &mut this.preface else {
             return read;
         };
         if read.is_pending() {
-            return deadline.as_mut().poll(cx).map(|()| Err(io::Error::from(io::ErrorKind::TimedOut)));
+            return deadline.as_mut().poll(cx).map(|()| {
+                reports.closed(this.peer.addr, &Turned::Late);
+                Err(io::Error::from(io::ErrorKind::TimedOut))
+            });
         }
-        *missing = missing.saturating_sub(buf.filled().len().saturating_sub(before));
-        if *missing == 0 {
+        let new = buf.filled().get(before..).unwrap_or_default();
+        let (expected, rest) = missing.split_at_checked(new.len()).unwrap_or((missing, &[]));
+        if !new.starts_with(expected) {
+            let mistake = if new.first() == Some(&TLS_HANDSHAKE) { Turned::Tls } else { Turned::NotHttp2 };
+            reports.closed(this.peer.addr, &mistake);
+            return Poll::Ready(Err(io::Error::from(io::ErrorKind::InvalidData)));
+        }
+        *missing = rest;
+        if rest.is_empty() {
             this.preface = Preface::Seen;
         }
         read
@@ -137,5 +150,5 @@ impl AsyncWrite for Conn {
     }
 }
 
-/// `PRI * HTTP/2.0`, two empty lines around `SM` (RFC 9113, section 3.4).
-const PREFACE_LEN: usize = 24;
+/// How a client opens HTTP/2 (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -7,10 +7,13 @@ use portcullis_auth::Secret;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use tokio_stream::StreamExt;
 
+use super::turned::tests::Log;
 use super::*;
+use crate::limits::{Rate, Rates};
 use crate::tls::{ClientAuth, MinVersion};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -27,9 +30,12 @@ struct Running {
 
 impl Running {
     async fn start(transport: Transport, connections: usize, handshake_timeout: Duration) -> Self {
+        Self::with(transport, ListenLimits { connections, handshake_timeout, ..limits() }).await
+    }
+
+    async fn with(transport: Transport, limits: ListenLimits) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let (addr, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let limits = ListenLimits { connections, handshake_timeout };
         Self { addr, incoming: listener.into_incoming(transport, limits, shutdown.clone()), shutdown }
     }
 
@@ -37,9 +43,36 @@ impl Running {
         TcpStream::connect(self.addr).await.unwrap()
     }
 
+    /// From a loopback address other than the usual one.
+    async fn connect_from(&self, address: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+        socket.connect(self.addr).await.unwrap()
+    }
+
     async fn next(&mut self) -> Conn {
         tokio::time::timeout(LONG, self.incoming.next()).await.unwrap().unwrap().unwrap()
     }
+}
+
+/// Nobody is in the way of another.
+fn limits() -> ListenLimits {
+    ListenLimits {
+        connections: 1_000,
+        connections_per_ip: 1_000,
+        handshake_timeout: LONG,
+        strangers: strangers("100000/s"),
+        trusted_proxies: Vec::new(),
+    }
+}
+
+fn strangers(preauth_per_ip: &str) -> Arc<Limiter> {
+    let rates = Rates {
+        preauth_per_ip: preauth_per_ip.parse().unwrap(),
+        failed_auth_per_ip: Rate::per_minute(1),
+        failed_auth_per_name: Rate::per_minute(1),
+    };
+    Arc::new(Limiter::new(rates, Ticks::start()))
 }
 
 /// A server's identity and the roots that know it.
@@ -84,6 +117,7 @@ async fn a_plain_connection_carries_bytes_and_its_peer() {
     let mut conn = server.next().await;
     assert_eq!(conn.peer().addr, client.local_addr().unwrap());
     assert!(matches!(conn.peer().tls, PeerTls::Plain));
+    assert_eq!(conn.peer().via, Via::Direct);
 
     let mut seen = [0; 24];
     conn.read_exact(&mut seen).await.unwrap();
@@ -119,7 +153,7 @@ async fn a_tls_connection_carries_bytes() {
         let mut client = tls_connect(server.connect().await, &roots, &[b"h2"], versions).await.unwrap();
         client.write_all(PREFACE).await.unwrap();
         let mut conn = server.next().await;
-        assert!(matches!(conn.peer().tls, PeerTls::Tls));
+        assert!(matches!(conn.peer().tls, PeerTls::Tls(ref client) if client.chain().is_empty()));
         let mut seen = [0; 24];
         conn.read_exact(&mut seen).await.unwrap();
         assert_eq!(seen, PREFACE);
@@ -239,3 +273,92 @@ fn only_errors_of_one_connection_are_passed_over_in_silence() {
         assert!(!of_one_connection(&io::Error::from_raw_os_error(code)), "{code}");
     }
 }
+
+#[tokio::test]
+async fn a_source_has_its_places_and_another_source_still_gets_in() {
+    let limits = ListenLimits { connections_per_ip: 2, ..limits() };
+    let mut server = Running::with(Transport::DangerPlaintext, limits).await;
+    let _clients = (server.connect().await, server.connect().await);
+    let (first, _second) = (server.next().await, server.next().await);
+    closed(server.connect().await).await;
+
+    let other = server.connect_from("127.0.0.2").await;
+    let conn = server.next().await;
+    assert_eq!(conn.peer().addr, other.local_addr().unwrap());
+    drop(first);
+    let again = server.connect().await;
+    assert_eq!(server.next().await.peer().addr, again.local_addr().unwrap());
+}
+
+#[tokio::test]
+async fn too_many_handshakes_of_a_source_are_closed_before_any_cryptography() {
+    let (identity, roots) = identity(MinVersion::Tls13);
+    let limits = ListenLimits { strangers: strangers("2/h"), ..limits() };
+    let mut server = Running::with(Transport::Tls(identity), limits).await;
+    for _ in 0..2 {
+        tls_connect(server.connect().await, &roots, &[b"h2"], BOTH).await.unwrap();
+        server.next().await;
+    }
+    let mut third = server.connect().await;
+    let mut answer = Vec::new();
+    // Without a word of the client, and without an alert for it.
+    let ended = tokio::time::timeout(LONG, third.read_to_end(&mut answer)).await.unwrap();
+    assert!(ended.is_err() || answer.is_empty(), "{answer:?}");
+
+    let other = server.connect_from("127.0.0.2").await;
+    tls_connect(other, &roots, &[b"h2"], BOTH).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_operator_reads_why_a_connection_was_closed() {
+    let log = Log::of_this_thread();
+    let (identity, roots) = identity(MinVersion::Tls13);
+    let secure = Running::with(Transport::Tls(identity), limits()).await;
+    tls_connect(secure.connect().await, &roots, &[b"h2"], BOTH).await.unwrap();
+    assert!(log.lines().is_empty(), "a good client makes no line");
+
+    let mut plain = secure.connect().await;
+    let plain_addr = plain.local_addr().unwrap();
+    plain.write_all(PREFACE).await.unwrap();
+    closed(plain).await;
+    told(&log, &format!("peer={plain_addr} reason=it does not speak TLS")).await;
+
+    let (stranger, other_roots) = self::identity(MinVersion::Tls13);
+    drop(stranger);
+    tls_connect(secure.connect().await, &other_roots, &[b"h2"], BOTH).await.unwrap_err();
+    told(&log, "the TLS handshake failed: received fatal alert").await;
+    tls_connect(secure.connect().await, &roots, &[b"h2"], OLD).await.unwrap_err();
+    told(&log, "the TLS handshake failed: peer is incompatible").await;
+    closed(tls_connect(secure.connect().await, &roots, &[], BOTH).await.unwrap()).await;
+    told(&log, "the ALPN protocol must be `h2`").await;
+
+    let log = Log::of_this_thread();
+    let mut seen = [0; 24];
+    let mut hasty = Running::start(Transport::DangerPlaintext, 4, SHORT).await;
+    let _late = hasty.connect().await;
+    hasty.next().await.read_exact(&mut seen).await.unwrap_err();
+    told(&log, "not done in time").await;
+
+    let mut open = Running::with(Transport::DangerPlaintext, limits()).await;
+    let client = tls_connect(open.connect().await, &roots, &[b"h2"], BOTH);
+    let served = async { open.next().await.read_exact(&mut seen).await.unwrap_err() };
+    let (refused, problem) = tokio::join!(client, served);
+    assert!(refused.is_err());
+    assert_eq!(problem.kind(), io::ErrorKind::InvalidData);
+    told(&log, "it speaks TLS, and this port does not").await;
+    open.connect().await.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    open.next().await.read_exact(&mut seen).await.unwrap_err();
+    told(&log, "it does not speak HTTP/2").await;
+}
+
+/// Waits until this is the last line of the log.
+async fn told(log: &Log, text: &str) {
+    let deadline = Instant::now().checked_add(LONG).unwrap();
+    while !log.lines().last().is_some_and(|line| line.contains(text)) {
+        assert!(Instant::now() < deadline, "{text}: {:#?}", log.lines());
+        tokio::task::yield_now().await;
+    }
+}
+
+mod certified;
+mod proxied;

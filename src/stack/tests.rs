@@ -15,9 +15,12 @@ use tonic::Code;
 use tonic::server::NamedService;
 
 use super::*;
+use crate::audit::{Audit, SessionEnd};
+use crate::gate::GateParts;
 use crate::gate::caller::Caller;
 use crate::gate::chain::Chain;
-use crate::gate::session::{SessionEnded, SessionId, SessionPolicy, Sessions};
+use crate::gate::session::{Session, SessionEnded, SessionPolicy, Sessions, Sharing};
+use crate::limits::{Limiter, PerPrincipal, Rate, Rates, Ticks};
 use crate::listen::{ListenLimits, Listener, Peer, Transport};
 use crate::seal::Sealer;
 
@@ -68,7 +71,7 @@ impl Authenticator for OneToken {
 struct Nothing;
 
 impl SessionEnded for Nothing {
-    fn ended(&self, _id: SessionId) {}
+    fn ended(&self, _session: &Session, _why: SessionEnd) {}
 }
 
 /// Answers, panics or waits, by path; keeps the peer it saw.
@@ -116,8 +119,33 @@ fn gate() -> GateLayer {
         max_total: 16,
     };
     let sealer = Arc::new(Sealer::random().unwrap());
-    let sessions = Arc::new(Sessions::new(sealer, Arc::new(SystemClock), policy, Arc::new(Nothing)));
-    GateLayer::new(Chain::new(Arc::new(OneToken)), sessions, Arc::new(SystemClock)).unwrap()
+    let clock = Arc::new(SystemClock);
+    let sessions = Arc::new(Sessions::new(sealer, clock.clone(), policy, Sharing::Alone, Arc::new(Nothing)));
+    GateLayer::new(GateParts {
+        chain: Chain::new(Arc::new(OneToken)),
+        sessions,
+        clock,
+        strangers: strangers(),
+        principals: Arc::new(PerPrincipal::new(Rate::per_second(1000), [].into(), &Ticks::start())),
+        audit: Audit::off(),
+    })
+    .unwrap()
+}
+
+fn strangers() -> Arc<Limiter> {
+    let rate = Rate::per_second(1000);
+    let rates = Rates { preauth_per_ip: rate, failed_auth_per_ip: rate, failed_auth_per_name: rate };
+    Arc::new(Limiter::new(rates, Ticks::start()))
+}
+
+fn listen_limits() -> ListenLimits {
+    ListenLimits {
+        connections: 4,
+        connections_per_ip: 4,
+        handshake_timeout: Duration::from_secs(60),
+        strangers: strangers(),
+        trusted_proxies: Vec::new(),
+    }
 }
 
 fn stack(limits: &StackLimits, flight: Flight) -> Stack {
@@ -198,7 +226,7 @@ async fn a_full_server_says_so_and_stays_healthy() {
 async fn the_limits_of_http2_are_announced_and_a_flood_of_malformed_calls_is_cut_off() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (addr, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let listen = ListenLimits { connections: 4, handshake_timeout: Duration::from_secs(60) };
+    let listen = listen_limits();
     let incoming = listener.into_incoming(Transport::DangerPlaintext, listen, shutdown.clone());
     let limits = StackLimits::default();
     let serving = tokio::spawn(server(&limits).serve_with_incoming_shutdown(
@@ -258,7 +286,7 @@ async fn over_the_wire_a_long_token_passes_and_the_handler_sees_the_peer() {
     let limits = StackLimits::default();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let (addr, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let listen = ListenLimits { connections: 4, handshake_timeout: Duration::from_secs(60) };
+    let listen = listen_limits();
     let incoming = listener.into_incoming(Transport::DangerPlaintext, listen, shutdown.clone());
     let serving = tokio::spawn(server(&limits).serve_with_incoming_shutdown(
         stack(&limits, flight.clone()),

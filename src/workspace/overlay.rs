@@ -17,6 +17,13 @@ pub(super) struct Overlay {
     tables: RwLock<HashMap<Name, Arc<dyn TableProvider>>>,
 }
 
+impl Overlay {
+    /// Another overlay with the same tables; what is made in one later is not in the other.
+    pub(super) fn copy(&self) -> Self {
+        Self { tables: RwLock::new(self.tables.read().clone()) }
+    }
+}
+
 /// Catalog, schema, table.
 type Name = (String, String, String);
 

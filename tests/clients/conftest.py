@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from idp import IdentityProvider
 from queries import REMOTE
 
 Options = adbc_driver_flightsql.DatabaseOptions
@@ -110,6 +111,20 @@ def gate():
 @pytest.fixture(scope="session")
 def received():
     return RECEIVED
+
+
+@pytest.fixture(scope="session")
+def corp():
+    """A realm of the run's identity provider."""
+    with IdentityProvider("corp") as realm:
+        yield realm
+
+
+@pytest.fixture(scope="session")
+def other():
+    """A second realm: the same names from another issuer."""
+    with IdentityProvider("other") as realm:
+        yield realm
 
 
 @pytest.fixture

@@ -13,19 +13,26 @@
 mod support;
 
 mod cli;
+mod credentials;
 mod gate;
 mod handles;
 mod handshake;
+mod jwt;
 mod leak;
 mod lifecycle;
+mod limits;
+mod matrix;
 mod messages;
 mod metadata;
+mod passwords;
 mod redaction;
 mod remote;
 mod reports;
 mod schema;
 mod session;
+mod sessions;
 mod sql;
 mod ssrf;
+mod tls;
 
 mod pasted;

@@ -6,6 +6,8 @@ pub(crate) mod client;
 pub(crate) mod login;
 pub(crate) mod nodes;
 pub(crate) mod process;
+pub(crate) mod schemes;
+pub(crate) mod wire;
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -19,12 +21,15 @@ use std::time::Duration;
 use arrow::array::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use futures::FutureExt;
+use portcullis::audit::Audit;
 use portcullis::backend::QueryBackend;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use portcullis::catalog::SessionBuilder;
 use portcullis::config::{Format, Limits, Location, Log, LogFormat, LogLevel, Session, Table};
 use portcullis::gate::chain::Chain;
-use portcullis::listen::Transport;
+use portcullis::gate::session::Sharing;
+use portcullis::limits::Rate;
+use portcullis::listen::{Network, Transport};
 use portcullis::logging;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Running, Server};
@@ -119,6 +124,14 @@ pub(crate) struct Settings {
     pub(crate) locations: Vec<Location>,
     /// An embedder's catalog instead of the tables.
     pub(crate) builder: Option<Arc<dyn SessionBuilder>>,
+    /// Another chain than API keys and fixed pairs.
+    pub(crate) chain: Option<Chain>,
+    /// Another certificate, or clients' certificates.
+    pub(crate) identity: TlsIdentity,
+    pub(crate) sealer: Sealer,
+    pub(crate) sharing: Sharing,
+    pub(crate) trusted_proxies: Vec<Network>,
+    pub(crate) audit: Audit,
 }
 
 impl Settings {
@@ -137,9 +150,22 @@ impl Settings {
             backend,
             tables: TABLES.clone(),
             session: Session { default_catalog: "tpch".to_owned(), ..Session::default() },
-            limits: Limits::default(),
+            limits: Limits {
+                // Every test comes from one address, and many of them guess.
+                connections_per_ip: 1024,
+                preauth_per_ip: Rate::per_second(100_000),
+                failed_auth_per_ip: Rate::per_second(100_000),
+                failed_auth_per_name: Rate::per_second(100_000),
+                ..Limits::default()
+            },
             locations: Vec::new(),
             builder: None,
+            chain: None,
+            identity: PKI.identity.clone(),
+            sealer: Sealer::random().unwrap(),
+            sharing: Sharing::Alone,
+            trusted_proxies: Vec::new(),
+            audit: Audit::off(),
         }
     }
 }
@@ -163,15 +189,18 @@ impl Gate {
         let keys = ApiKeys::new("keys", KEYS.file());
         let running = Server {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            transport: Transport::Tls(PKI.identity.clone()),
-            chain: Chain::new(Arc::new(keys)).then(Arc::clone(&pairs) as _).unwrap(),
+            transport: Transport::Tls(settings.identity),
+            chain: settings.chain.unwrap_or_else(|| Chain::new(Arc::new(keys)).then(Arc::clone(&pairs) as _).unwrap()),
             clock: Arc::clone(&clock) as _,
-            sealer: Sealer::random().unwrap(),
+            sealer: settings.sealer,
             backend: settings.backend,
             catalogs: settings.builder.map_or(Catalogs::Configured(settings.tables), Catalogs::Built),
             session: settings.session,
             limits: settings.limits,
             locations: settings.locations,
+            sharing: settings.sharing,
+            trusted_proxies: settings.trusted_proxies,
+            audit: settings.audit,
         }
         .start()
         .await
@@ -212,7 +241,17 @@ pub(crate) fn directory() -> &'static Path {
 /// A CA of this run and a certificate for `localhost`.
 pub(crate) struct Pki {
     pub(crate) ca: String,
+    chain: Secret,
+    key: Secret,
     identity: TlsIdentity,
+}
+
+impl Pki {
+    /// The same certificate, and this is asked of clients.
+    pub(crate) fn asking(&self, min: MinVersion, clients: ClientAuth) -> TlsIdentity {
+        let (chain, key) = ((Path::new("chain"), &self.chain), (Path::new("key"), &self.key));
+        TlsIdentity::from_pem(chain, key, min, clients).unwrap()
+    }
 }
 
 pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(|| {
@@ -230,7 +269,7 @@ pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(|| {
         MinVersion::Tls12,
         ClientAuth::None,
     );
-    Pki { ca: ca_pem, identity: identity.unwrap() }
+    Pki { ca: ca_pem, identity: identity.unwrap(), chain, key }
 });
 
 /// A generator of its own, so that a failure comes again with the same seed.

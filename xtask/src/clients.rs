@@ -10,11 +10,12 @@ use std::time::Duration;
 use crate::Places;
 use crate::cluster::Cluster;
 use crate::gate::Gate;
+use crate::idp::Provider;
 use crate::java::{self, Jars};
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, say, succeed};
 use crate::rust::cargo;
-use crate::{go, python, rust, tools};
+use crate::{go, idp, python, rust, tools};
 
 /// Prepares the clients, builds the gate, and runs every suite against an embedded and against a remote cluster.
 pub(crate) fn test(places: &Places, report: &mut Report) {
@@ -30,6 +31,19 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
     });
     let (Some(clients), true) = (clients, built) else { return };
 
+    let mut provider = None;
+    report.check("the identity provider starts", || {
+        provider = Some(clients.provider.start()?);
+        Ok(())
+    });
+    // Without it the suites fail where they need it, and the others still run.
+    against_gates(places, &clients, report);
+    if let Some(provider) = provider {
+        report.check("the identity provider stops cleanly", || provider.stop());
+    }
+}
+
+fn against_gates(places: &Places, clients: &Clients, report: &mut Report) {
     let run = places.target.join("clients-run");
     let binary = places.binaries.join("portcullis");
     let mut gate = None;
@@ -71,6 +85,7 @@ struct Clients {
     go: PathBuf,
     flight_sql_client: PathBuf,
     jars: Vec<Jars>,
+    provider: Provider,
 }
 
 impl Clients {
@@ -81,6 +96,7 @@ impl Clients {
             go: go::prepare(places, &python)?,
             flight_sql_client: tools::flight_sql_client(places)?,
             jars: java::prepare(places, &python)?,
+            provider: idp::prepare(places, &python)?,
             python,
         })
     }
@@ -105,6 +121,7 @@ impl Clients {
                 .env("PORTCULLIS_APART_PYTHON", &self.apart)
                 .env("PORTCULLIS_GO_TESTS", &self.go)
                 .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client)
+                .env("PORTCULLIS_IDP", self.provider.folder())
                 .envs(environment);
             let name = match behind {
                 Behind::Embedded => "embedded",
@@ -150,7 +167,7 @@ struct Suite<'a> {
     environment: Vec<(&'static str, String)>,
 }
 
-const JDBC: &[&str] = &["java/test_jdbc.py", "java/test_jdbc_basic.py", "test_leaks.py"];
+const JDBC: &[&str] = &["java/test_jdbc.py", "java/test_jdbc_basic.py", "java/test_jdbc_oauth.py", "test_leaks.py"];
 const JAVA_CLIENT: &[&str] = &["java/test_java_client.py", "test_leaks.py"];
 
 /// Runs pytest and takes over the counts that `conftest.py` leaves, one row per test file.

@@ -3,13 +3,16 @@
 //! Runs other programs (cargo, Python, the gate itself) and adds up what they say. Must not link the engine or any
 //! crate of the gate: it has to build in seconds on a machine that has nothing yet.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod clients;
 mod cluster;
+mod fuzz;
 mod gate;
 mod go;
+mod idp;
 mod java;
 mod python;
 mod report;
@@ -21,7 +24,11 @@ use crate::report::Report;
 use crate::run::{Trouble, say};
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if fuzz::is_compiler(&words) {
+        return fuzz::compile(&words);
+    }
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let Some(task) = Task::parse(&words) else {
         say(&format!("unknown task `{}`\n\n{HELP}", words.join(" ")));
         return ExitCode::from(EX_USAGE);
@@ -36,6 +43,7 @@ fn main() -> ExitCode {
     match task {
         Task::Bless => ended(rust::bless(&places)),
         Task::Cluster(executors) => ended(cluster::run(&places, executors)),
+        Task::Fuzz(order) => ended(fuzz::run(&places, &order)),
         Task::Help => {
             say(HELP);
             ExitCode::SUCCESS
@@ -75,6 +83,7 @@ fn test(places: &Places, scope: Scope) -> Report {
 enum Task {
     Bless,
     Cluster(usize),
+    Fuzz(fuzz::Order),
     Help,
     Test(Scope),
 }
@@ -96,6 +105,7 @@ impl Task {
             ["cluster", "--executors", number] => {
                 number.parse().ok().filter(|number| (1..=64).contains(number)).map(Self::Cluster)
             }
+            ["fuzz", words @ ..] => fuzz::Order::parse(words).map(Self::Fuzz),
             ["test"] => Some(Self::Test(Scope::All)),
             ["test", "clients"] => Some(Self::Test(Scope::Clients)),
             ["test", "rust"] => Some(Self::Test(Scope::Rust)),
@@ -137,9 +147,11 @@ cargo xtask test rust       format, lint and Rust tests only
 cargo xtask test clients    the real clients only
 cargo xtask cluster [--executors N]
                             a stock Ballista cluster on this machine, to put a gate before
+cargo xtask fuzz --seconds N [TARGET]...
+                            gives each fuzz target, or these, so much time; needs a C++ compiler as well
 cargo xtask bless           run the Rust tests and let them rewrite their checked-in snapshots
 cargo xtask help            this text
 
 Needs Rust with rustfmt and clippy, a C compiler and Python 3.11 or newer. What the clients need besides is fetched
-from the package registries into cargo's target folder: Python environments, jars, a command line client, and Java and
-Go where the machine has none.";
+from the package registries into cargo's target folder: Python environments, jars, an identity provider, a command line
+client, and Java and Go where the machine has none.";

@@ -8,7 +8,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use portcullis_auth::{Attempt, Authenticator, BoxFuture, Credential, Principal, Rejection, Standing, Token, Verdict};
+use portcullis_auth::{
+    Attempt, Authenticator, BoxFuture, Cost, Credential, Principal, Rejection, Standing, Token, Verdict,
+};
 
 use crate::file::{KeyFile, KeyRecord};
 use crate::key::{self, KeyHash};
@@ -95,6 +97,11 @@ impl Authenticator for ApiKeys {
 
     fn authenticate<'a>(&'a self, attempt: &'a Attempt<'a>) -> BoxFuture<'a, Verdict> {
         Box::pin(async move { self.judge(attempt) })
+    }
+
+    /// A hash and a lookup, whatever was sent.
+    fn cost(&self, _attempt: &Attempt<'_>) -> Cost {
+        Cost::Cheap
     }
 
     /// Revoked once the key is gone, its principal, roles or attributes are others, or it has expired.

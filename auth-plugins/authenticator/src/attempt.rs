@@ -47,6 +47,11 @@ impl<'a> Attempt<'a> {
         Self { peer_addr: Some(peer_addr), ..self }
     }
 
+    /// The same attempt with other headers: for a scheme that reads a credential out of another one.
+    pub fn with_headers<'b>(&'b self, headers: &'b HeaderMap) -> Attempt<'b> {
+        Attempt { headers, ..*self }
+    }
+
     /// What the `authorization` header holds.
     pub fn credential(&self) -> Credential<'a> {
         let mut values = self.headers.get_all(AUTHORIZATION).iter();

@@ -91,4 +91,4 @@ pub use clock::{Clock, SystemClock};
 pub use conformance::TestClock;
 pub use principal::{Assertion, Expiry, IdentityKey, InvalidAssertion, Principal};
 pub use secret::Secret;
-pub use verdict::{Authenticator, BoxFuture, RejectKind, Rejection, Standing, Verdict};
+pub use verdict::{Authenticator, BoxFuture, Cost, RejectKind, Rejection, Standing, Verdict};

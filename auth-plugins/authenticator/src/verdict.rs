@@ -1,6 +1,6 @@
 //! The trait a scheme implements, and what it may answer.
 //!
-//! [`Verdict`] and [`Standing`] are closed enums on purpose: a new answer must be looked at by every match that
+//! [`Verdict`], [`Cost`] and [`Standing`] are closed enums on purpose: a new answer must be looked at by every match that
 //! decides. Must not know how the gate tells the client.
 
 use std::borrow::Cow;
@@ -50,12 +50,28 @@ pub trait Authenticator: fmt::Debug + Send + Sync + 'static {
     /// Looks for this scheme's credential and judges it.
     fn authenticate<'a>(&'a self, attempt: &'a Attempt<'a>) -> BoxFuture<'a, Verdict>;
 
+    /// What judging this attempt would take: asked before [`Authenticator::authenticate`], without having verified
+    /// anything. A gate spends [`Cost::Dear`] work on a stranger only within its limits, and never lets the failures of
+    /// others stand in the way of a [`Cost::Cheap`] credential. Must itself be cheap and do no I/O.
+    fn cost(&self, _attempt: &Attempt<'_>) -> Cost {
+        Cost::Dear
+    }
+
     /// Whether the credential that made `principal` still counts: asked on every call of a session which that
     /// credential opened, so it must be cheap and do no I/O.
     ///
     /// A principal that this scheme did not make, or no longer knows, is [`Standing::Revoked`]. The gate ends
     /// a session at [`Principal::expires`] by itself.
     fn standing(&self, principal: &Principal, now: SystemTime) -> Standing;
+}
+
+/// What it takes to judge an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// A lookup or a hash: microseconds, whoever asks. Also the cost of abstaining.
+    Cheap,
+    /// A signature, a slow password hash, or a question to somebody else.
+    Dear,
 }
 
 /// Whether a credential that was good still is.

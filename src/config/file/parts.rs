@@ -3,41 +3,45 @@
 //! Goes on after a finding, so that all are told at once: an optional value falls back to its default, a required one
 //! leaves its part absent. Must not touch the file system or the environment itself ([`Surroundings`] does).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portcullis_auth::Secret;
 use url::Url;
 
-use super::Surroundings;
 use super::section::{At, Item, Section};
-use super::values;
+use super::{Surroundings, auth, values};
 use crate::backend::ballista::remote::{ClusterIdentity, ClusterTls, RemoteConfig, Results};
 use crate::backend::ballista::{ExecutorAllowList, Headers};
 use crate::config::error::Problem;
 use crate::config::{
-    Allow, Cluster, Config, Embedded, Format, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Scheme, SealKeys,
-    Server, Session, Table, TlsFiles, TlsVersion, Transport, WorkDir,
+    Allow, Audit, CertificateRole, ClientAuth, ClientCertificates, Cluster, Config, Embedded, Format, Limits, Location,
+    Log, LogFormat, LogLevel, NonEmpty, Revocations, RoleLimits, SealKeys, Server, Session, Table, TlsFiles,
+    TlsVersion, Transport, WorkDir,
 };
 
 /// The whole file; `None` after a finding without which there is no configuration.
 pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Config> {
     let server = root.section("server", |section| server(section, around));
     let cluster = root.section("cluster", |section| cluster(section, around));
-    let auth = chain(root, around);
+    let chain = auth::chain(root, around);
     let (mut session, chosen_catalog) = root.section("session", |section| session(section, around));
     let limits = root.section("limits", limits);
+    let audit = root.section("audit", |section| audit(section, around));
     let log = root.section("log", log);
     let locations = root.sections("location", |section| location(section, around));
     let tables = root.section("catalog", |section| tables(section, around));
 
-    if let (Some((danger, server)), Some(auth)) = (&server, &auth) {
-        plaintext_stays_here(root, danger, server, auth);
+    if let (Some((at, server)), Some(chain)) = (&server, &chain) {
+        auth::fits_transport(root, at, server, chain);
     }
     let first_configured = || tables.first().map(|table| table.catalog.clone());
     if let Some(catalog) = chosen_catalog.or_else(first_configured) {
         session.default_catalog = catalog;
     }
-    Some(Config { server: server?.1, cluster: cluster?, auth: auth?, session, limits, log, locations, tables })
+    let chain = chain?;
+    let auth = NonEmpty { first: chain.first.1, rest: chain.rest.into_iter().map(|(_, entry)| entry).collect() };
+    Some(Config { server: server?.1, cluster: cluster?, auth, audit, session, limits, log, locations, tables })
 }
 
 /// `[server]`, with the place where its transport is chosen.
@@ -60,7 +64,9 @@ fn server(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<(At, S
             return None;
         }
     };
-    Some((at, Server { listen: listen?, drain, transport }))
+    let trusted_proxies = section.list("trusted_proxies", values::network).unwrap_or_default();
+    let trusted_proxies = trusted_proxies.into_iter().map(|(_, network)| network).collect();
+    Some((at, Server { listen: listen?, drain, transport, trusted_proxies }))
 }
 
 /// `[server.tls]`.
@@ -69,7 +75,32 @@ fn tls_files(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Tls
     let cert = section.required("cert", |item| around.readable(item));
     let key = section.required("key", |item| around.readable(item));
     let min_version = section.optional("min_version", TlsVersion::Tls12, values::word(VERSIONS));
-    Some(TlsFiles { cert: cert?, key: key?, min_version })
+    let clients = client_certificates(section, around);
+    Some(TlsFiles { cert: cert?, key: key?, min_version, clients: clients? })
+}
+
+/// `client_ca` and what only has a meaning beside it.
+fn client_certificates(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<ClientCertificates> {
+    const AUTH: &[(&str, ClientAuth)] = &[("optional", ClientAuth::Optional), ("required", ClientAuth::Required)];
+    const ROLES: &[(&str, CertificateRole)] =
+        &[("identity", CertificateRole::Identity), ("channel", CertificateRole::Channel)];
+    let ca = section.given("client_ca", |item| around.readable(item));
+    let auth = section.given("client_auth", values::word(AUTH));
+    let role = section.given("client_cert", values::word(ROLES));
+    let crl = section.list("crl", |item| around.readable(item));
+    let Some((_, ca)) = ca else {
+        let lists = crl.iter().flatten().map(|(at, _)| at).next();
+        for at in [auth.as_ref().map(|(at, _)| at), role.as_ref().map(|(at, _)| at), lists].into_iter().flatten() {
+            section.report(at, values::rule("…", "means nothing without `server.tls.client_ca`"));
+        }
+        return Some(ClientCertificates::NotAsked);
+    };
+    Some(ClientCertificates::Asked {
+        ca: ca?,
+        crl: crl.unwrap_or_default().into_iter().map(|(_, path)| path).collect(),
+        auth: auth.map_or(Some(ClientAuth::Optional), |(_, auth)| auth)?,
+        role: role.map_or(Some(CertificateRole::Identity), |(_, role)| role)?,
+    })
 }
 
 /// `[cluster]`.
@@ -187,48 +218,6 @@ fn cluster_tls(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<C
     Some(ClusterTls::Tls { ca: ca?, identity })
 }
 
-/// `[[auth]]`. An empty chain cannot be written, only reported.
-fn chain(root: &mut Section<'_>, around: &Surroundings<'_>) -> Option<NonEmpty<Scheme>> {
-    let mut names = Vec::new();
-    non_empty(root.required_sections("auth", |section| scheme(section, around, &mut names)))
-}
-
-fn scheme(section: &mut Section<'_>, around: &Surroundings<'_>, names: &mut Vec<(At, String)>) -> Option<Scheme> {
-    let Some(scheme) = section.required("scheme", values::word(&[(API_KEY, API_KEY)])) else {
-        // Which keys are known depends on the scheme.
-        section.skip_rest();
-        return None;
-    };
-    let named_at = section.at().clone();
-    let (at, name) =
-        section.optional("name", (named_at, scheme.to_owned()), |item| Ok((item.at.clone(), values::label(item)?)));
-    unique(section, names, &at, &name);
-    let keys = section.required("keys", |item| around.readable(item));
-    Some(Scheme::ApiKey { name, keys: keys? })
-}
-
-/// `danger_plaintext` together with a scheme that sends its secret is for this machine only.
-fn plaintext_stays_here(root: &Section<'_>, chosen_at: &At, server: &Server, auth: &NonEmpty<Scheme>) {
-    match server.transport {
-        Transport::Tls(_) => return,
-        Transport::DangerPlaintext => (),
-    }
-    if server.listen.ip().to_canonical().is_loopback() {
-        return;
-    }
-    if let Some(scheme) = auth.iter().find_map(sends_its_secret) {
-        let (scheme, listen) = (scheme.to_owned(), server.listen.to_string());
-        root.report(chosen_at, Problem::DangerPlaintextReachable { scheme, listen });
-    }
-}
-
-/// The name of a scheme whose credential can be used by whoever reads it on the way.
-fn sends_its_secret(scheme: &Scheme) -> Option<&str> {
-    match scheme {
-        Scheme::ApiKey { name, .. } => Some(name),
-    }
-}
-
 /// `[session]`, and the default catalog if one was chosen: otherwise it depends on the configured ones.
 fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Option<String>) {
     let default = Session::default();
@@ -246,8 +235,20 @@ fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Op
     let default_schema =
         section.optional("default_schema", default.default_schema, |item| values::schema(values::text(item)?));
     let keys = seal_keys(section, around);
+    let revocations = match section.given("revocations", |item| around.writable(item)) {
+        None => Revocations::Unshared,
+        Some((at, file)) => {
+            if let SealKeys::RandomPerProcess = keys {
+                let problem = "needs `session.keys`: without them no other gate knows a session of this one";
+                section.report(&at, values::rule("…", problem));
+            }
+            file.map_or(Revocations::Unshared, Revocations::Shared)
+        }
+    };
     let default_catalog = default.default_catalog;
-    (Session { idle, lifetime, max_per_principal, max_total, default_catalog, default_schema, keys }, catalog)
+    let session =
+        Session { idle, lifetime, max_per_principal, max_total, default_catalog, default_schema, keys, revocations };
+    (session, catalog)
 }
 
 fn seal_keys(section: &mut Section<'_>, around: &Surroundings<'_>) -> SealKeys {
@@ -265,22 +266,58 @@ fn seal_keys(section: &mut Section<'_>, around: &Surroundings<'_>) -> SealKeys {
 /// `[limits]`.
 fn limits(section: &mut Section<'_>) -> Limits {
     let default = Limits::default();
+    let connections = section.optional("connections", default.connections, values::count(1..=MANY));
+    let half = default.connections_per_ip.min(connections.div_ceil(2));
+    let connections_per_ip = section.optional("connections_per_ip", half, values::count(1..=MANY));
+    let requests_per_principal =
+        section.optional("requests_per_principal", default.requests_per_principal, values::rate);
+    let queries_per_principal =
+        section.optional("queries_per_principal", default.queries_per_principal, values::count(1..=MANY));
+    let mut roles = BTreeMap::new();
+    section.section("role", |named| {
+        named.named(role_name, |role, section| {
+            let requests = section.optional("requests_per_principal", requests_per_principal, values::rate);
+            let queries = section.optional("queries_per_principal", queries_per_principal, values::count(1..=MANY));
+            roles.insert(role.to_owned(), RoleLimits { requests, queries });
+        });
+    });
     Limits {
-        connections: section.optional("connections", default.connections, values::count(1..=MANY)),
+        connections,
+        connections_per_ip,
         handshake_timeout: section.optional(
             "handshake_timeout",
             default.handshake_timeout,
             values::duration("1ms", "10m"),
         ),
-        queries_per_principal: section.optional(
-            "queries_per_principal",
-            default.queries_per_principal,
-            values::count(1..=MANY),
-        ),
+        preauth_per_ip: section.optional("preauth_per_ip", default.preauth_per_ip, values::rate),
+        failed_auth_per_ip: section.optional("failed_auth_per_ip", default.failed_auth_per_ip, values::rate),
+        failed_auth_per_name: section.optional("failed_auth_per_name", default.failed_auth_per_name, values::rate),
+        requests_per_principal,
+        queries_per_principal,
+        roles,
         query_timeout: section.optional("query_timeout", default.query_timeout, values::duration("1ms", LONGEST)),
         sql_bytes: section.optional("sql_bytes", default.sql_bytes, values::size("16MiB")),
         sql_depth: section.optional("sql_depth", default.sql_depth, values::count(1..=200)),
         sql_chain: section.optional("sql_chain", default.sql_chain, values::count(1..=500)),
+    }
+}
+
+fn role_name(given: &str) -> Result<String, Problem> {
+    if given.trim().is_empty() { Err(Problem::Empty) } else { Ok(given.to_owned()) }
+}
+
+/// `[audit]`.
+fn audit(section: &mut Section<'_>, around: &Surroundings<'_>) -> Audit {
+    let file = section.given("file", |item| around.writable(item));
+    let stdout = section.optional("stdout", None, |item| values::switch(Some(item.at.clone()), None)(item));
+    match (file, stdout) {
+        (Some((_, file)), None) => file.map_or(Audit::Nowhere, Audit::File),
+        (None, Some(_)) => Audit::Stdout,
+        (None, None) => Audit::Nowhere,
+        (Some(_), Some(at)) => {
+            section.report(&at, values::rule("true", "and `file` exclude each other: choose one of them"));
+            Audit::Nowhere
+        }
     }
 }
 
@@ -362,14 +399,14 @@ fn not_writable() -> Problem {
 }
 
 /// Reports `name` when it is taken, and takes it.
-fn unique(section: &Section<'_>, names: &mut Vec<(At, String)>, at: &At, name: &str) {
+pub(super) fn unique(section: &Section<'_>, names: &mut Vec<(At, String)>, at: &At, name: &str) {
     if let Some((first, _)) = names.iter().find(|(_, earlier)| earlier == name) {
         section.report(at, Problem::Duplicate { given: name.to_owned(), first_line: first.line() });
     }
     names.push((at.clone(), name.to_owned()));
 }
 
-fn non_empty<T>(values: Vec<T>) -> Option<NonEmpty<T>> {
+pub(super) fn non_empty<T>(values: Vec<T>) -> Option<NonEmpty<T>> {
     let mut values = values.into_iter();
     values.next().map(|first| NonEmpty { first, rest: values.collect() })
 }
@@ -378,7 +415,6 @@ fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_VCORES))
 }
 
-const API_KEY: &str = "api-key";
 const FORMATS: &[(&str, Format)] =
     &[("parquet", Format::Parquet), ("csv", Format::Csv), ("json", Format::Json), ("arrow", Format::Arrow)];
 /// As good as for ever, and far from where adding it to a clock would overflow.

@@ -137,6 +137,17 @@ impl<'a> Section<'a> {
         self.findings.tried(&item.at, parse(&item))
     }
 
+    /// The value of `key` with its place, where its absence says something; the value is `None` after a finding.
+    pub(super) fn given<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&Item<'a>) -> Result<T, Problem>,
+    ) -> Option<(At, Option<T>)> {
+        let item = self.take(key)?;
+        let value = self.findings.tried(&item.at, parse(&item));
+        Some((item.at, value))
+    }
+
     /// The usable elements of the array `key`, each with its place. `None` when the key is absent or, after a finding,
     /// when it is no array or an empty one.
     pub(super) fn list<T>(

@@ -20,6 +20,8 @@ use super::section::{Item, kind};
 use crate::backend::ballista::ExecutorPattern;
 use crate::config::error::Problem;
 use crate::config::{Grantee, PartitionType};
+use crate::limits::Rate;
+use crate::listen::Network;
 
 /// A string that is not empty.
 pub(super) fn text<'a>(item: &Item<'a>) -> Result<&'a str, Problem> {
@@ -96,6 +98,35 @@ pub(super) fn size(max: &'static str) -> impl FnOnce(&Item<'_>) -> Result<usize,
             }
         }
     }
+}
+
+/// A list of texts, none of them empty.
+pub(super) fn texts(item: &Item<'_>) -> Result<Vec<String>, Problem> {
+    let array = item.value.as_array().ok_or_else(|| wrong(item, "an array of strings"))?;
+    let one = |element: &toml::Spanned<DeValue<'_>>| match element.get_ref().as_str() {
+        Some("") => Err(Problem::Empty),
+        Some(text) => Ok(text.to_owned()),
+        None => Err(wrong(item, "an array of strings")),
+    };
+    array.iter().map(one).collect()
+}
+
+/// A rate such as `200/s`.
+pub(super) fn rate(item: &Item<'_>) -> Result<Rate, Problem> {
+    let expected = "a rate such as `200/s` or `10/m`, from 1 on";
+    let given = string(item, expected)?;
+    given.parse().map_err(|_| malformed(given, expected))
+}
+
+/// A network such as `10.0.0.0/8`, but not all of them.
+pub(super) fn network(item: &Item<'_>) -> Result<Network, Problem> {
+    let given = text(item)?;
+    let network: Network =
+        given.parse().map_err(|_| malformed(given, "a network such as `10.0.0.0/8` or `fd00::/8`"))?;
+    if network.is_everything() {
+        return Err(rule(given, "is every address: whoever connects could say that it is somebody else"));
+    }
+    Ok(network)
 }
 
 /// An address and a port.

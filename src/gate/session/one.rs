@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand;
 use portcullis_auth::{Clock, Expiry, Principal};
+use rustls_pki_types::CertificateDer;
 
 use super::millis;
 
@@ -18,6 +20,8 @@ pub struct Session {
     id: SessionId,
     principal: Principal,
     kind: SessionKind,
+    binding: Binding,
+    begins: Begins,
     opened: SystemTime,
     expires: Expiry,
     /// Milliseconds since the epoch.
@@ -29,10 +33,52 @@ pub struct Session {
 /// How a session is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionKind {
+    /// By a cookie beside the credential; it starts as a copy of the default session.
+    Cookie,
     /// By the identity alone.
     Default,
     /// By the token of a handshake.
     Token,
+}
+
+/// What a session is when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// What this other session of the same identity is by then.
+    As(SessionId),
+    /// Nothing has been set.
+    Empty,
+}
+
+/// What must be shown together with a session's token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// The client certificate with this SHA-256, on the same connection.
+    Certificate([u8; 32]),
+    /// Nothing.
+    Free,
+}
+
+impl Binding {
+    /// To the leaf of this chain; an empty chain binds to nothing.
+    pub fn to(chain: &[CertificateDer<'_>]) -> Self {
+        let Some(leaf) = chain.first() else { return Self::Free };
+        let mut thumbprint = [0; 32];
+        // A digest of another length cannot be; all zeros would match no certificate.
+        if let Ok(digest) = <[u8; 32]>::try_from(digest(&SHA256, leaf).as_ref()) {
+            thumbprint = digest;
+        }
+        Self::Certificate(thumbprint)
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificate(_) => f.write_str("Certificate"),
+            Self::Free => f.write_str("Free"),
+        }
+    }
 }
 
 /// Names a session inside the gate. Not a credential, but whole it is shown to nobody.
@@ -44,27 +90,35 @@ impl Session {
         id: SessionId,
         principal: Principal,
         kind: SessionKind,
+        binding: Binding,
         opened: SystemTime,
         lifetime: Duration,
     ) -> Self {
         let expires = match kind {
-            SessionKind::Default => Expiry::Never,
+            // Every call brings a credential that is judged anew.
+            SessionKind::Cookie | SessionKind::Default => Expiry::Never,
             SessionKind::Token => {
                 let end = opened.checked_add(lifetime).map_or(Expiry::Never, Expiry::At);
                 end.earlier(principal.expires())
             }
         };
-        let last_used = AtomicU64::new(millis(opened));
         Self {
             id,
             principal,
             kind,
+            binding,
+            begins: Begins::Empty,
             opened,
             expires,
-            last_used,
+            last_used: AtomicU64::new(millis(opened)),
             calls: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         }
+    }
+
+    /// The same, beginning as another session.
+    pub(super) fn beginning(self, begins: Begins) -> Self {
+        Self { begins, ..self }
     }
 
     /// The session's name.
@@ -80,6 +134,16 @@ impl Session {
     /// How it is reached.
     pub fn kind(&self) -> SessionKind {
         self.kind
+    }
+
+    /// What must be shown together with its token.
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// What it is when it begins.
+    pub fn begins(&self) -> Begins {
+        self.begins
     }
 
     /// When it was opened.
@@ -106,9 +170,9 @@ impl Session {
         self.in_use() || u128::from(rested) < idle.as_millis()
     }
 
-    pub(super) fn is_default_for(&self, principal: &Principal) -> bool {
-        self.kind == SessionKind::Default
-            && self.principal.key() == principal.key()
+    /// Whether a call of this principal may use it: the same identity with the same roles and attributes.
+    pub(super) fn fits(&self, principal: &Principal) -> bool {
+        self.principal.key() == principal.key()
             && self.principal.roles() == principal.roles()
             && self.principal.attributes() == principal.attributes()
     }
@@ -137,7 +201,7 @@ impl SessionId {
         Some(Self(bytes))
     }
 
-    pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::gate) fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 

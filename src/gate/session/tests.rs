@@ -9,8 +9,10 @@ use portcullis_auth::{Attempt, Authenticator, Credential, Expiry, Verdict};
 
 use super::super::fakes::{Badge, Ended, FakeClock, Manner, POLICY, principal, sessions};
 use super::*;
+use crate::config::CertificateRole;
 
 const SECOND: Duration = Duration::from_secs(1);
+const ROLE: CertificateRole = CertificateRole::Identity;
 
 struct Setup {
     clock: Arc<FakeClock>,
@@ -26,7 +28,7 @@ impl Setup {
     }
 
     fn find(&self, token: &SessionToken) -> Option<SessionId> {
-        with_token(token.bearer().unwrap(), |token| self.sessions.by_token(token)).map(|session| session.id())
+        with_token(token.bearer().unwrap(), |token| found(self.sessions.by_token(token)))
     }
 
     fn ended(&self) -> Vec<SessionId> {
@@ -44,6 +46,13 @@ fn with_token<T>(bearer: HeaderValue, then: impl FnOnce(&Token<'_>) -> T) -> T {
     }
 }
 
+fn found(by: ByToken) -> Option<SessionId> {
+    match by {
+        ByToken::Found(session) => Some(session.id()),
+        ByToken::Elsewhere(_) | ByToken::Nothing | ByToken::Unknown(_) => None,
+    }
+}
+
 fn alice() -> Principal {
     principal("alice", "analyst", Expiry::Never)
 }
@@ -51,24 +60,24 @@ fn alice() -> Principal {
 #[test]
 fn a_token_leads_to_its_session_until_that_is_closed() {
     let setup = Setup::new();
-    let (token, session) = setup.sessions.open(&alice()).unwrap();
+    let (token, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     assert!(token.expose().starts_with(b"ps1."));
     assert_eq!(setup.find(&token), Some(session.id()));
     assert_eq!((session.kind(), session.principal().name()), (SessionKind::Token, "alice"));
 
-    setup.sessions.close(session.id());
+    setup.sessions.end(session.id(), SessionEnd::Closed);
     assert_eq!(setup.find(&token), None);
     assert!(session.is_ended());
-    setup.sessions.close(session.id());
+    setup.sessions.end(session.id(), SessionEnd::Closed);
     assert_eq!(setup.ended(), [session.id()], "the end is told once");
 }
 
 #[test]
 fn a_forged_token_leads_nowhere() {
     let setup = Setup::new();
-    let (token, _) = setup.sessions.open(&alice()).unwrap();
+    let (token, _) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let good = token.bearer().unwrap();
-    assert!(with_token(good.clone(), |token| setup.sessions.by_token(token)).is_some());
+    assert!(with_token(good.clone(), |token| found(setup.sessions.by_token(token))).is_some());
 
     let good = good.to_str().unwrap().to_owned();
     let mut forged =
@@ -83,17 +92,17 @@ fn a_forged_token_leads_nowhere() {
     }
     for token in forged {
         let found =
-            with_token(HeaderValue::from_str(&token).unwrap(), |token| setup.sessions.by_token(token).is_some());
+            with_token(HeaderValue::from_str(&token).unwrap(), |token| found(setup.sessions.by_token(token)).is_some());
         assert!(!found, "{token}");
     }
-    let other_gate = Setup::new().sessions.open(&alice()).unwrap().0;
+    let other_gate = Setup::new().sessions.open(&alice(), Binding::Free).unwrap().0;
     assert_eq!(setup.find(&other_gate), None);
 }
 
 #[test]
 fn a_session_ends_when_it_rests_too_long_and_use_postpones_that() {
     let setup = Setup::new();
-    let (token, session) = setup.sessions.open(&alice()).unwrap();
+    let (token, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     for _ in 0..3 {
         setup.clock.advance(POLICY.idle - SECOND);
         assert!(setup.find(&token).is_some());
@@ -106,7 +115,7 @@ fn a_session_ends_when_it_rests_too_long_and_use_postpones_that() {
 #[test]
 fn a_session_in_use_is_not_idle() {
     let setup = Setup::new();
-    let (_, session) = setup.sessions.open(&alice()).unwrap();
+    let (_, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let call = setup.sessions.begin(&session);
     setup.clock.advance(POLICY.idle * 2);
     assert_eq!(setup.sessions.sweep(), 0);
@@ -120,7 +129,7 @@ fn a_session_in_use_is_not_idle() {
 #[test]
 fn a_token_ends_at_its_lifetime_however_busy() {
     let setup = Setup::new();
-    let (token, session) = setup.sessions.open(&alice()).unwrap();
+    let (token, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let _call = setup.sessions.begin(&session);
     setup.clock.advance(POLICY.lifetime - SECOND);
     assert!(setup.find(&token).is_some());
@@ -132,7 +141,7 @@ fn a_token_ends_at_its_lifetime_however_busy() {
 fn a_token_never_outlives_its_credential() {
     let setup = Setup::new();
     let end = setup.clock.now() + Duration::from_secs(60);
-    let (token, session) = setup.sessions.open(&principal("alice", "analyst", Expiry::At(end))).unwrap();
+    let (token, session) = setup.sessions.open(&principal("alice", "analyst", Expiry::At(end)), Binding::Free).unwrap();
     assert_eq!(session.expires(), Expiry::At(end));
     setup.clock.advance(59 * SECOND);
     assert!(setup.find(&token).is_some());
@@ -144,7 +153,7 @@ fn a_token_never_outlives_its_credential() {
 #[test]
 fn at_the_cap_of_one_identity_the_session_that_rested_longest_ends() {
     let setup = Setup::new();
-    let open = |setup: &Setup| setup.sessions.open(&alice()).unwrap();
+    let open = |setup: &Setup| setup.sessions.open(&alice(), Binding::Free).unwrap();
     let tokens: Vec<_> = (0..POLICY.max_per_principal)
         .map(|_| {
             setup.clock.advance(SECOND);
@@ -159,7 +168,7 @@ fn at_the_cap_of_one_identity_the_session_that_rested_longest_ends() {
     assert_eq!(setup.find(second), None);
     assert!([first, third, &fourth].into_iter().all(|token| setup.find(token).is_some()));
 
-    let bob = setup.sessions.open(&principal("bob", "analyst", Expiry::Never)).unwrap().0;
+    let bob = setup.sessions.open(&principal("bob", "analyst", Expiry::Never), Binding::Free).unwrap().0;
     assert!(setup.find(&bob).is_some() && setup.ended().is_empty(), "another identity has a cap of its own");
 }
 
@@ -167,17 +176,17 @@ fn at_the_cap_of_one_identity_the_session_that_rested_longest_ends() {
 fn a_session_in_use_is_not_evicted() {
     let setup = Setup::new();
     let calls: Vec<_> = (0..POLICY.max_per_principal)
-        .map(|_| setup.sessions.begin(&setup.sessions.open(&alice()).unwrap().1))
+        .map(|_| setup.sessions.begin(&setup.sessions.open(&alice(), Binding::Free).unwrap().1))
         .collect();
-    assert_eq!(setup.sessions.open(&alice()).unwrap_err(), SessionRefused::TooMany);
+    assert_eq!(setup.sessions.open(&alice(), Binding::Free).unwrap_err(), SessionRefused::TooMany);
     drop(calls);
-    assert!(setup.sessions.open(&alice()).is_ok());
+    assert!(setup.sessions.open(&alice(), Binding::Free).is_ok());
 }
 
 #[test]
 fn at_the_cap_of_all_no_session_is_opened() {
     let setup = Setup::new();
-    let open = |subject: &str| setup.sessions.open(&principal(subject, "r", Expiry::Never)).map(drop);
+    let open = |subject: &str| setup.sessions.open(&principal(subject, "r", Expiry::Never), Binding::Free).map(drop);
     for at in 0..POLICY.max_total {
         open(&format!("user-{at}")).unwrap();
     }
@@ -200,7 +209,7 @@ fn the_default_session_is_one_per_identity_and_rights() {
     assert_eq!(id(&principal("alice", "analyst", Expiry::At(end))), first, "a renewed credential is the same identity");
     assert_ne!(id(&principal("alice", "writer", Expiry::Never)), first);
     assert_ne!(id(&principal("bob", "analyst", Expiry::Never)), first);
-    assert_ne!(setup.sessions.open(&alice()).unwrap().1.id(), first);
+    assert_ne!(setup.sessions.open(&alice(), Binding::Free).unwrap().1.id(), first);
 }
 
 #[test]
@@ -230,7 +239,7 @@ fn changing_rights_cannot_fill_the_store() {
 fn an_empty_store_keeps_nothing_of_those_who_left() {
     let setup = Setup::new();
     for at in 0..POLICY.max_total {
-        setup.sessions.open(&principal(&format!("user-{at}"), "r", Expiry::Never)).unwrap();
+        setup.sessions.open(&principal(&format!("user-{at}"), "r", Expiry::Never), Binding::Free).unwrap();
     }
     setup.clock.advance(POLICY.idle);
     setup.sessions.sweep();
@@ -242,8 +251,8 @@ fn an_empty_store_keeps_nothing_of_those_who_left() {
 async fn a_session_token_is_judged_by_its_session_and_by_the_scheme_behind_it() {
     let setup = Setup::new();
     let door = Badge::new("door", Manner::AdmitsGood);
-    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from([door.clone() as Arc<dyn Authenticator>]));
-    let (token, session) = setup.sessions.open(&alice()).unwrap();
+    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from([door.clone() as Arc<dyn Authenticator>]), ROLE);
+    let (token, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let headers = HeaderMap::from_iter([(AUTHORIZATION, token.bearer().unwrap())]);
     let attempt = Attempt::new(&headers, setup.clock.now());
 
@@ -258,19 +267,19 @@ async fn a_session_token_is_judged_by_its_session_and_by_the_scheme_behind_it() 
 #[tokio::test]
 async fn a_session_whose_scheme_has_left_the_chain_is_over() {
     let setup = Setup::new();
-    let (token, _) = setup.sessions.open(&alice()).unwrap();
+    let (token, _) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let headers = HeaderMap::from_iter([(AUTHORIZATION, token.bearer().unwrap())]);
     let attempt = Attempt::new(&headers, setup.clock.now());
     let others: [Arc<dyn Authenticator>; 2] =
         [Badge::new("a", Manner::AdmitsGood), Badge::new("b", Manner::AdmitsGood)];
-    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from(others));
+    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from(others), ROLE);
     assert!(matches!(tokens.authenticate(&attempt).await, Verdict::Reject(_)), "neither is the one that made it");
 }
 
 #[tokio::test]
 async fn other_credentials_are_no_business_of_session_tokens() {
     let setup = Setup::new();
-    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from([]));
+    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from([]), ROLE);
     for value in ["Bearer pk1.a.b", "Basic YTpi", "Negotiate x", "Bearer PS1.abc"] {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
         let attempt = Attempt::new(&headers, setup.clock.now());
@@ -281,7 +290,7 @@ async fn other_credentials_are_no_business_of_session_tokens() {
 #[test]
 fn neither_token_nor_id_shows_in_debug() {
     let setup = Setup::new();
-    let (token, session) = setup.sessions.open(&alice()).unwrap();
+    let (token, session) = setup.sessions.open(&alice(), Binding::Free).unwrap();
     let shown = format!("{token:?} {session:?} {} {:?} {:?}", session.id(), setup.sessions, token.bearer().unwrap());
     assert!(!shown.contains(std::str::from_utf8(token.expose()).unwrap()));
     assert_eq!(session.id().to_string().len(), 8);

@@ -20,7 +20,7 @@ use arrow_flight::sql::{
 use arrow_flight::{Action, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, Ticket};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
 use http_body::{Frame, SizeHint};
 use portcullis_auth::BoxFuture;
@@ -46,7 +46,23 @@ impl Client {
 
     /// With another CA than this run's own.
     pub(crate) fn connect_to(address: SocketAddr, login: &Login, ca: &str) -> Self {
-        Self { line: Line::new(channel(address, ca), login) }
+        Self::connect_by(address, login, tls(ca))
+    }
+
+    /// With its own idea of TLS, such as a certificate of the client.
+    pub(crate) fn connect_by(address: SocketAddr, login: &Login, tls: ClientTlsConfig) -> Self {
+        Self { line: Line::new(channel(address, tls), login) }
+    }
+
+    /// The same connection with another credential.
+    pub(crate) fn with(&self, login: &Login) -> Self {
+        Self { line: Line::new(self.line.channel.clone(), login) }
+    }
+
+    /// The same connection and credential, and these `cookie` headers.
+    pub(crate) fn with_cookies(&self, cookies: &[&str]) -> Self {
+        let cookies = cookies.iter().map(|cookie| HeaderValue::from_str(cookie).unwrap()).collect();
+        Self { line: Line { cookies, tape: Arc::default(), ..self.line.clone() } }
     }
 
     /// The Flight client below.
@@ -187,8 +203,12 @@ pub(crate) fn code<T>(result: &Result<T, Status>) -> Code {
     result.as_ref().err().map_or(Code::Ok, Status::code)
 }
 
-fn channel(address: SocketAddr, ca: &str) -> Channel {
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost");
+/// TLS with a server of this CA.
+pub(crate) fn tls(ca: &str) -> ClientTlsConfig {
+    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost")
+}
+
+fn channel(address: SocketAddr, tls: ClientTlsConfig) -> Channel {
     Endpoint::from_shared(format!("https://{address}")).unwrap().tls_config(tls).unwrap().connect_lazy()
 }
 
@@ -232,12 +252,13 @@ impl Tape {
 pub(crate) struct Line {
     channel: Channel,
     authorization: Vec<HeaderValue>,
+    cookies: Vec<HeaderValue>,
     tape: Arc<Mutex<Tape>>,
 }
 
 impl Line {
     fn new(channel: Channel, login: &Login) -> Self {
-        Self { channel, authorization: login.headers(), tape: Arc::default() }
+        Self { channel, authorization: login.headers(), cookies: Vec::new(), tape: Arc::default() }
     }
 }
 
@@ -253,6 +274,9 @@ impl Service<http::Request<Body>> for Line {
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         for value in &self.authorization {
             request.headers_mut().append(AUTHORIZATION, value.clone());
+        }
+        for value in &self.cookies {
+            request.headers_mut().append(COOKIE, value.clone());
         }
         let tape = Arc::clone(&self.tape);
         let answer = self.channel.call(request);

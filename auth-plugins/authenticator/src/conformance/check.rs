@@ -210,6 +210,9 @@ impl Suite<'_> {
     /// The verdict, searched for secrets; none if the scheme panicked.
     async fn verdict(&mut self, label: &str, sample: &Sample) -> Option<Verdict> {
         let attempt = sample.attempt(self.samples.now());
+        if catch_unwind(AssertUnwindSafe(|| self.authenticator.cost(&attempt))).is_err() {
+            self.violated(Rule::NeverPanics, label, "made `cost` panic");
+        }
         let Ok(mut future) = catch_unwind(AssertUnwindSafe(|| self.authenticator.authenticate(&attempt))) else {
             self.violated(Rule::NeverPanics, label, "made the scheme panic");
             return None;

@@ -1,0 +1,1 @@
+//! Bad inputs over TCP; being written.
