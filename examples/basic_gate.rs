@@ -10,14 +10,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use portcullis::audit::Audit;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use portcullis::config::{Config, Transport};
 use portcullis::gate::chain::Chain;
+use portcullis::gate::session::Sharing;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Server};
 use portcullis::tls::{MinVersion, TlsIdentity};
 use portcullis_auth::{
-    Assertion, Attempt, Authenticator, BoxFuture, Credential, Expiry, Principal, Rejection, Secret, Standing,
+    Assertion, Attempt, Authenticator, BoxFuture, Cost, Credential, Expiry, Principal, Rejection, Secret, Standing,
     SystemClock, Verdict,
 };
 
@@ -61,6 +63,11 @@ impl Authenticator for Pairs {
         Box::pin(std::future::ready(self.judge(attempt)))
     }
 
+    /// Nothing is hashed: a few comparisons.
+    fn cost(&self, _attempt: &Attempt<'_>) -> Cost {
+        Cost::Cheap
+    }
+
     fn standing(&self, principal: &Principal, _now: SystemTime) -> Standing {
         if self.0.iter().any(|(name, _)| name == principal.name()) { Standing::Good } else { Standing::Revoked }
     }
@@ -101,6 +108,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             session: config.session,
             limits: config.limits,
             locations: config.locations,
+            // The sealing key is this process's own.
+            sharing: Sharing::Alone,
+            trusted_proxies: config.server.trusted_proxies,
+            audit: Audit::off(),
         }
         .start()
         .await?;

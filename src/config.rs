@@ -129,7 +129,7 @@ pub struct TlsFiles {
 }
 
 /// Certificates of clients. The files could be read; what they hold has not been looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// Clients are asked for one.
     Asked {

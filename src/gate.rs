@@ -26,7 +26,7 @@ mod body;
 mod keeper;
 mod source;
 
-use body::Used;
+use body::{Life, Used};
 use chain::{Chain, DuplicateName};
 use keeper::{Admitted, CallKind, Cookie, Keeper, NameKey};
 use session::{SessionTokens, Sessions};
@@ -106,7 +106,7 @@ where
             let (mut parts, body) = request.into_parts();
             let kind = CallKind::of(&parts);
             match keeper.admit(&mut parts, id).await {
-                Ok(Admitted { in_use, cookie }) => {
+                Ok(Admitted { in_use, ends, cookie }) => {
                     let mut response = inner.call(Request::from_parts(parts, body)).await?;
                     match kind {
                         CallKind::Handshake => (),
@@ -117,7 +117,8 @@ where
                         Cookie::Offer(cookie) => drop(response.headers_mut().insert(SET_COOKIE, cookie)),
                         Cookie::Nothing => (),
                     }
-                    Ok(response.map(|body| Body::new(Used::new(body, in_use))))
+                    let life = Life::new(ends, Arc::clone(&keeper.clock), id);
+                    Ok(response.map(|body| Body::new(Used::new(body, in_use, life))))
                 }
                 Err(failure) => Ok(refusal(failure, id)),
             }

@@ -83,7 +83,9 @@ impl Schemes {
             let scheme = match &entry.scheme {
                 Scheme::Jwt(_) if made.tokens.is_some() => continue,
                 Scheme::Jwt(_) => made.issuers(entries, entry, clock)?,
-                scheme => made.other(&entry.name, scheme, clients)?,
+                Scheme::ApiKey(_) | Scheme::DangerAnonymous(_) | Scheme::Mtls(_) | Scheme::Password(_) => {
+                    made.other(&entry.name, &entry.scheme, clients)?
+                }
             };
             schemes.push(match &entry.token_user {
                 TokenUser::Named(user) => Arc::new(token_user::TokenUser::new(user.clone(), scheme)),
@@ -116,6 +118,11 @@ impl Schemes {
     /// The files that schemes read.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.sources.iter().map(Source::file)
+    }
+
+    /// What an operator should know about the files: each note is one line.
+    pub fn notes(&self) -> Vec<String> {
+        self.sources.iter().flat_map(Source::notes).collect()
     }
 
     /// Fetches the keys of issuers once and says what failed. A failure is no reason not to start: tokens of that
@@ -247,6 +254,21 @@ impl Source {
             | Self::Keys(_, file)
             | Self::Rules(_, _, file)
             | Self::Users(_, file) => file,
+        }
+    }
+
+    /// Read once more: a note is worth a millisecond at start.
+    fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Users(_, file) => match user_file(file) {
+                Ok(users) => users
+                    .weak()
+                    .into_iter()
+                    .map(|user| format!("{}: the hash of user `{user}` is weaker than OWASP asks for", file.display()))
+                    .collect(),
+                Err(_) => Vec::new(),
+            },
+            Self::Denied(..) | Self::KeySet(..) | Self::Keys(..) | Self::Rules(..) => Vec::new(),
         }
     }
 

@@ -205,7 +205,7 @@ fn facts(plan: &LogicalPlan) -> StatementFacts {
     let found = plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(scan) => drop(tables.insert(scan.table_name.to_string())),
-            LogicalPlan::Ddl(ddl) => drop(tables.extend(ddl_name(ddl))),
+            LogicalPlan::Ddl(ddl) => tables.extend(ddl_name(ddl)),
             _ => (),
         }
         Ok(TreeNodeRecursion::Continue)

@@ -188,6 +188,8 @@ enum Problem {
     Authority(rustls::Error),
     #[error("this CRL is past its next update: a newer one is needed")]
     CrlExpired,
+    #[error("two CAs in this file have one name, which cannot be told apart in a CRL: give the new one another name")]
+    NamedTwice,
     #[error("there is no certificate in this file")]
     NoCertificate,
     #[error("there is no CRL in this file")]

@@ -26,7 +26,10 @@ pub(super) fn run(file: &Path) -> Result<(), Ended> {
     config.server.listen = SocketAddr::new(listen.ip(), 0);
     let tables = config.tables.len();
     on_runtime(async move {
-        let Started { gate, cluster, reloading: _ } = start(file, config).await?;
+        let Started { gate, cluster, reloading } = start(file, config).await?;
+        for note in reloading.schemes.notes() {
+            say(format_args!("note: {note}"))?;
+        }
         let answered = one_row(&*cluster.backend()).await;
         gate.drain(Duration::from_secs(1)).await;
         cluster.stop().await;

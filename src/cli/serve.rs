@@ -19,6 +19,7 @@ use crate::backend::ballista::BallistaBackend;
 use crate::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use crate::backend::ballista::remote::{self, ClusterTls, RemoteScheduler, Results};
 use crate::backend::{BackendError, QueryBackend};
+use crate::config::auth::{ExtendedKeyUsage, Http, Scheme};
 use crate::config::{self, ClientCertificates, Cluster, Config, Revocations, WorkDir};
 use crate::gate::revocations::RevocationList;
 use crate::gate::session::Sharing;
@@ -93,7 +94,7 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
     let sealer = server::sealer(&config.session.keys).map_err(|error| wrong(&error))?;
     let sharing = sharing(&config.session, &clock)?;
     let audit = audit(&config.audit)?;
-    for note in notes(&config) {
+    for note in notes(&config).into_iter().chain(schemes.notes()) {
         tracing::warn!("{note}");
     }
     for failed in schemes.fetch_keys().await {
@@ -191,34 +192,76 @@ async fn greeted(backend: &BallistaBackend<RemoteScheduler>, scheduler: &Url) ->
 }
 
 /// What an operator should know about a configuration that is not wrong.
-pub(super) fn notes(config: &Config) -> Vec<&'static str> {
+pub(super) fn notes(config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
-    match config.server.transport {
+    match &config.server.transport {
         config::Transport::DangerPlaintext => {
-            notes.push("danger_plaintext: credentials and results travel without TLS");
+            notes.push("danger_plaintext: credentials and results travel without TLS".to_owned());
         }
-        config::Transport::Tls(_) => (),
+        config::Transport::Tls(files) => {
+            if exposed(&files.key) {
+                notes.push(format!("{} can be read by others than its owner", files.key.display()));
+            }
+            match &files.clients {
+                ClientCertificates::Asked { crl, .. } if crl.is_empty() => {
+                    notes.push("server.tls.crl is absent: no client certificate is ever revoked".to_owned());
+                }
+                ClientCertificates::Asked { .. } | ClientCertificates::NotAsked => (),
+            }
+        }
     }
-    match config.session.keys {
-        config::SealKeys::RandomPerProcess => {
-            notes.push("session.keys is absent: sessions, tickets and prepared statements end with this process");
+    for entry in config.auth.iter() {
+        match &entry.scheme {
+            Scheme::DangerAnonymous(anonymous) => {
+                notes.push(format!("danger-anonymous: whoever shows nothing is `{}`", anonymous.principal));
+            }
+            Scheme::Jwt(issuer) if issuer.http == Http::DangerLoopback => {
+                notes.push(format!("danger_http: the keys of `{}` may be fetched without TLS", issuer.issuer));
+            }
+            Scheme::Mtls(certificates) if certificates.usage == ExtendedKeyUsage::DangerOptional => {
+                notes.push(
+                    "danger_any_usage: certificates that do not say they are for clients are accepted".to_owned(),
+                );
+            }
+            Scheme::Password(users) if exposed(users) => {
+                notes.push(format!("{} can be read by others than its owner", users.display()));
+            }
+            Scheme::ApiKey(_) | Scheme::Jwt(_) | Scheme::Mtls(_) | Scheme::Password(_) => (),
         }
-        config::SealKeys::Given(_) => (),
+    }
+    match (&config.session.keys, &config.session.revocations) {
+        (config::SealKeys::RandomPerProcess, _) => notes
+            .push("session.keys is absent: sessions, tickets and prepared statements end with this process".to_owned()),
+        (config::SealKeys::Given(_), Revocations::Unshared) => notes.push(
+            "session.revocations is absent: a gate with the same keys learns of no session that ends here".to_owned(),
+        ),
+        (config::SealKeys::Given(_), Revocations::Shared(_)) => (),
+    }
+    if config.audit == config::Audit::Nowhere {
+        notes.push("audit is absent: no decision is put on record".to_owned());
     }
     match &config.cluster {
         Cluster::Embedded(_) => {
-            notes.push("embedded cluster: its loopback ports trust every process on this machine");
+            notes.push("embedded cluster: its loopback ports trust every process on this machine".to_owned());
         }
         Cluster::Remote(remote) => {
             if let ClusterTls::None = remote.tls {
-                notes.push("cluster.scheduler is `http`: plans travel without TLS; keep that network to the cluster");
+                let note = "cluster.scheduler is `http`: plans travel without TLS; keep that network to the cluster";
+                notes.push(note.to_owned());
             }
             if let Results::Executors(_) = remote.results {
-                notes.push("cluster.fetch is `executors`: stock executors speak no TLS, results come in plain text");
+                let note = "cluster.fetch is `executors`: stock executors speak no TLS, results come in plain text";
+                notes.push(note.to_owned());
             }
         }
     }
     notes
+}
+
+/// Whether others on the machine can read a file. One that cannot be looked at is found out when it is read.
+fn exposed(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0)
 }
 
 /// The server's side of TLS as configured.

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::auth::{CertificateField, CertificateRule, ExtendedKeyUsage, Http, Keys, Scheme, TokenUser};
 use super::*;
 use crate::backend::ballista::ExecutorAllowList;
 use crate::backend::ballista::remote::{ClusterIdentity, ClusterTls, Results};
@@ -61,6 +62,13 @@ fn the_least_configuration_has_the_documented_defaults() {
     let limits = &config.limits;
     assert_eq!((limits.connections, limits.handshake_timeout), (1024, Duration::from_secs(10)));
     assert_eq!((limits.queries_per_principal, limits.query_timeout), (64, Duration::from_secs(3600)));
+    assert_eq!(limits.connections_per_ip, 512);
+    let rates = [limits.preauth_per_ip, limits.failed_auth_per_ip, limits.failed_auth_per_name];
+    assert_eq!(rates, ["200/s", "300/m", "10/m"].map(|rate| rate.parse().unwrap()));
+    assert_eq!(limits.requests_per_principal, "5000/s".parse().unwrap());
+    assert!(limits.roles.is_empty() && config.server.trusted_proxies.is_empty());
+    assert_eq!((files.clients.clone(), &config.audit), (ClientCertificates::NotAsked, &Audit::Nowhere));
+    assert_eq!((&config.auth.first.token_user, &session.revocations), (&TokenUser::Refused, &Revocations::Unshared));
     assert_eq!((limits.sql_bytes, limits.sql_depth, limits.sql_chain), (1 << 20, 50, 200));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Text));
     assert!(config.locations.is_empty() && config.tables.is_empty());
@@ -97,14 +105,32 @@ fn every_key_has_its_meaning() {
     let Cluster::Embedded(embedded) = &config.cluster else { panic!("an embedded cluster was configured") };
     assert_eq!((embedded.executors, embedded.vcores), (2, 4));
     assert_eq!(embedded.work_dir, WorkDir::At(dir.join("work")));
-    assert_eq!(config.auth.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["services", "api-key"]);
+    assert_eq!(config.server.trusted_proxies.len(), 2);
+    let expected = ClientCertificates::Asked {
+        ca: dir.join("files/client-ca.txt"),
+        crl: vec![dir.join("files/clients-crl.txt")],
+        auth: ClientAuth::Optional,
+        role: CertificateRole::Identity,
+    };
+    assert_eq!(files.clients, expected);
+    let names = config.auth.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names, ["corp", "partner", "machines", "staff", "services"]);
     let session = &config.session;
+    assert_eq!(session.revocations, Revocations::Shared(dir.join("revocations.db")));
     assert_eq!((session.idle, session.lifetime), (Duration::from_secs(600), Duration::from_secs(86_400)));
     assert_eq!((session.default_catalog.as_str(), session.default_schema.as_str()), ("sales", "raw"));
     let SealKeys::Given(keys) = &session.keys else { panic!("keys were given") };
     assert_eq!(keys.iter().map(|key| *key.expose().last().unwrap()).collect::<Vec<_>>(), [31, 32, 30, 33]);
     let limits = &config.limits;
     assert_eq!((limits.handshake_timeout, limits.sql_bytes), (Duration::from_millis(250), 512 << 10));
+    assert_eq!(limits.connections_per_ip, 3);
+    let rates = [limits.preauth_per_ip, limits.failed_auth_per_ip, limits.failed_auth_per_name];
+    assert_eq!(rates, ["20/s", "30/m", "5/h"].map(|rate| rate.parse().unwrap()));
+    assert_eq!(limits.requests_per_principal, "100/s".parse().unwrap());
+    let roles = limits.roles.iter().map(|(role, of)| (role.as_str(), of.requests, of.queries)).collect::<Vec<_>>();
+    let expected = [("analyst", "100/s".parse().unwrap(), 8), ("big jobs", "1000/m".parse().unwrap(), 2)];
+    assert_eq!(roles, expected, "what a role does not say is as for everybody");
+    assert_eq!(config.audit, Audit::File(dir.join("audit.jsonl")));
     assert_eq!((config.log.level.as_str(), config.log.format), ("debug", LogFormat::Json));
     let prefixes = config.locations.iter().map(|location| location.prefix.as_str()).collect::<Vec<_>>();
     let scratch = Url::from_directory_path(dir.join("scratch")).unwrap();
@@ -123,6 +149,72 @@ fn every_key_has_its_meaning() {
     assert_eq!(sales.partitions.first().unwrap(), &("year".to_owned(), PartitionType::Int));
     assert_eq!(sales.options.get("has_header").map(String::as_str), Some("true"));
     assert_eq!(archive.location, Url::from_file_path(dir.join("files/orders/part-0.csv")).unwrap());
+}
+
+#[test]
+fn the_least_of_each_scheme_has_the_documented_defaults() {
+    let config = judged("auth-least").unwrap();
+    let Transport::Tls(files) = &config.server.transport else { panic!("TLS was configured") };
+    let ClientCertificates::Asked { auth, role, crl, .. } = &files.clients else { panic!("clients are asked") };
+    assert_eq!((*auth, *role, crl.len()), (ClientAuth::Optional, CertificateRole::Identity, 0));
+    let schemes = config.auth.iter().map(|entry| (entry.name.as_str(), entry.scheme.word())).collect::<Vec<_>>();
+    assert_eq!(schemes, ["jwt", "mtls", "password", "api-key"].map(|word| (word, word)));
+    assert!(config.auth.iter().all(|entry| entry.token_user == TokenUser::Refused));
+    let mut entries = config.auth.iter();
+    let Some(Scheme::Jwt(issuer)) = entries.next().map(|entry| &entry.scheme) else { panic!("tokens") };
+    assert_eq!((issuer.leeway, issuer.max_lifetime), (Duration::from_secs(30), Duration::from_secs(86_400)));
+    assert_eq!((issuer.principal_claim.as_str(), &issuer.roles_claim), ("sub", &None));
+    assert_eq!((issuer.http, &issuer.ca, &issuer.denied), (Http::Refused, &None, &None));
+    assert!(issuer.types.is_empty() && issuer.attributes.is_empty() && issuer.required.is_empty());
+    let Some(Scheme::Mtls(certificates)) = entries.next().map(|entry| &entry.scheme) else { panic!("certificates") };
+    assert_eq!(certificates.usage, ExtendedKeyUsage::Required);
+    assert!(certificates.roles.is_empty());
+
+    let Scheme::DangerAnonymous(anonymous) = judged("auth-anonymous").unwrap().auth.first.scheme else {
+        panic!("anonymous")
+    };
+    assert_eq!((anonymous.principal.as_str(), anonymous.roles), ("anonymous", Vec::new()));
+}
+
+#[test]
+fn every_key_of_a_scheme_has_its_meaning() {
+    let config = judged("full").unwrap();
+    let dir = tests_dir().join("config/files");
+    let named = |name| config.auth.iter().find(|entry| entry.name == name).unwrap();
+    let Scheme::Jwt(corp) = &named("corp").scheme else { panic!("tokens") };
+    assert_eq!(corp.issuer, "https://id.example.com/realms/corp");
+    assert_eq!(corp.audience.iter().collect::<Vec<_>>(), ["portcullis", "https://sql.example.com"]);
+    assert_eq!(corp.algorithms.iter().collect::<Vec<_>>(), ["RS256", "ES256", "EdDSA"]);
+    let Keys::Url(url) = &corp.keys else { panic!("a URL") };
+    assert_eq!(url.as_str(), "https://id.example.com/realms/corp/certs");
+    assert_eq!((corp.leeway, corp.max_lifetime), (Duration::from_secs(120), Duration::from_secs(604_800)));
+    assert_eq!(corp.principal_claim, "preferred_username");
+    assert_eq!(corp.roles_claim.as_deref(), Some("realm_access.roles"));
+    assert_eq!(corp.attributes.get("region").map(String::as_str), Some("address.region"));
+    assert_eq!(corp.required.get("acr").map(String::as_str), Some("high"));
+    assert_eq!((corp.ca.clone(), corp.denied.clone()), (Some(dir.join("client-ca.txt")), Some(dir.join("denied.txt"))));
+    assert_eq!(corp.types, ["at+jwt"]);
+    assert_eq!(named("corp").token_user, TokenUser::Named("token".to_owned()));
+    assert_eq!(named("services").token_user, TokenUser::Named("key".to_owned()));
+
+    let Scheme::Jwt(partner) = &named("partner").scheme else { panic!("tokens") };
+    assert!(matches!(partner.keys, Keys::Discovery));
+    assert_eq!(partner.leeway, Duration::ZERO);
+
+    let Scheme::Mtls(machines) = &named("machines").scheme else { panic!("certificates") };
+    let rule = |rule: &CertificateRule| (rule.field, rule.pattern.clone(), rule.name.clone());
+    let rules = machines.principals.iter().map(rule).collect::<Vec<_>>();
+    let expected = [
+        (CertificateField::Uri, "spiffe://corp/svc/*", "svc-$1"),
+        (CertificateField::Dns, "*.jobs.example.com", "job-$1"),
+        (CertificateField::Email, "*@example.com", "$1"),
+        (CertificateField::Cn, "*", "cn-$1"),
+    ];
+    assert_eq!(rules, expected.map(|(field, pattern, name)| (field, pattern.to_owned(), name.to_owned())));
+    assert_eq!(machines.roles.get("svc-etl").unwrap(), &["writer", "reader"]);
+    assert_eq!(machines.usage, ExtendedKeyUsage::DangerOptional);
+    let Scheme::Password(users) = &named("staff").scheme else { panic!("users") };
+    assert_eq!(users, &dir.join("users.txt"));
 }
 
 #[test]

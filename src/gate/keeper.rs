@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::{hmac, rand};
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue, request};
-use portcullis_auth::{Attempt, Clock, Cost, Credential, Principal, RejectKind, Rejection};
+use portcullis_auth::{Attempt, Clock, Cost, Credential, Expiry, Principal, RejectKind, Rejection};
 
 use super::caller::{Caller, CredentialKind, Minted};
 use super::chain::{Chain, Judgement};
@@ -63,6 +63,8 @@ impl fmt::Debug for NameKey {
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) in_use: InUse,
+    /// When the credential of the call is over.
+    pub(super) ends: Expiry,
     pub(super) cookie: Cookie,
 }
 
@@ -104,12 +106,13 @@ impl Keeper {
         let (by, principal) = self.identify(&attempt, &call).await?;
         let credential = attempt.credential();
         let kind = CredentialKind::of(&credential, attempt.peer_certs.len());
-        let found = self.rights(&principal, &call).and_then(|()| match CallKind::of(parts) {
+        self.rights(&principal, &call)?;
+        let found = match CallKind::of(parts) {
             CallKind::Handshake => self.handshake_session(&attempt, &credential, kind, &principal),
             CallKind::Other => self
                 .session(&parts.headers, &credential, kind, &principal)
                 .map(|(session, cookie)| (session, Minted::Nothing, cookie)),
-        });
+        };
         let (session, minted, cookie) = match found {
             Ok(found) => found,
             Err(failure) => {
@@ -132,10 +135,15 @@ impl Keeper {
                     .retry_after(RETRY)
             },
         )?;
+        if let Minted::Token(_) = minted {
+            let what = What::SessionOpened { session: &at.to_string(), principal: &principal };
+            self.audit.record(call.event(now, what));
+        }
         let in_use = self.sessions.begin(&session);
+        let ends = session.expires().earlier(principal.expires());
         forget_credential(&mut parts.headers);
         parts.extensions.insert(Caller::admitted(principal, session, (id, source.peer()), kind, minted));
-        Ok(Admitted { in_use, cookie })
+        Ok(Admitted { in_use, ends, cookie })
     }
 
     /// Who calls.
@@ -179,7 +187,8 @@ impl Keeper {
             (_, Credential::Absent) if attempt.peer_certs.is_empty() => Err(failure),
             (_, _) => match self.strangers.failed(source, named) {
                 Ok(()) => Err(failure),
-                Err(exceeded) => Err(self.throttled(call, &exceeded)),
+                // One decision, one line: it was refused, and from here on it has to wait.
+                Err(exceeded) => Err(wait(&exceeded)),
             },
         }
     }

@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 
 use super::dates::{self, Dates};
 use super::{Problem, TlsError, read};
@@ -96,6 +96,13 @@ impl ClientTrust {
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
             roots.add(authority.clone()).map_err(|problem| TlsError::new(ca, Problem::Authority(problem)))?;
+        }
+        // The verifier finds a CRL by its issuer's name: of two CAs with one name it would find that of the other.
+        let named_twice = |(at, root): (usize, &TrustAnchor<'_>)| {
+            roots.roots.iter().take(at).any(|earlier| earlier.subject == root.subject)
+        };
+        if !crls.is_empty() && roots.roots.iter().enumerate().any(named_twice) {
+            return Err(TlsError::new(ca, Problem::NamedTwice));
         }
         let roots = Arc::new(roots);
 

@@ -1,7 +1,7 @@
 //! The header that brings a credential: what is read, what is refused, and what the auditor reads about it.
 //!
-//! The catalogue's C.1 and the forms of C.2 against a gate over TCP. Each table begins with what is let in. Must not know
-//! how a scheme judges: `passwords.rs` and `jwt.rs` do.
+//! The catalogue's C.1 and the forms of C.2 against a gate over TCP. Each table begins with what is let in. Must not
+//! know how a scheme judges: `passwords.rs` and `jwt.rs` do.
 
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use tonic::Code;
 use tonic::metadata::MetadataValue;
+use tower::ServiceExt;
 
+use crate::gate::{Material, RPCS};
 use crate::support::login::{KEYS, Login};
 use crate::support::schemes::{Checked, Watched, list_actions};
 use crate::support::wire::{self, Fate, Shown};
@@ -158,6 +160,29 @@ fn a_header_with_control_bytes_reaches_nobody() {
     });
 }
 
+/// The record names the call, and what is no call of Flight has no name: a stranger chose it.
+#[test]
+fn the_record_names_every_rpc_and_no_other_path() {
+    on_runtime(async {
+        let watched = Watched::start(Settings::shared().await).await;
+        let material = Material::of(&watched.gate.client(&Login::key("alice"))).await;
+        let stranger = watched.gate.client(&Login::Nothing);
+        for rpc in RPCS {
+            drop(watched.decisions().await);
+            assert!(rpc.call(&stranger, &material).await.is_err());
+            let lines = watched.decisions().await;
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            assert_eq!((&lines[0]["event"], &lines[0]["call"]), (&"authn.failure".into(), &rpc.name().into()));
+        }
+        let request = http::Request::post("/secret.Path/Taken").body(tonic::body::Body::empty()).unwrap();
+        drop(watched.decisions().await);
+        assert!(stranger.line().oneshot(request).await.is_ok());
+        let lines = watched.decisions().await;
+        assert_eq!(lines[0]["call"], "-");
+        assert!(!lines[0].to_string().contains("secret"));
+    });
+}
+
 /// O03: who writes a line of the log into the name of a user writes it into one string.
 #[test]
 fn a_name_cannot_write_a_line_of_the_record() {
@@ -175,10 +200,8 @@ fn a_name_cannot_write_a_line_of_the_record() {
             let text = lines[0].to_string();
             assert!(!text.contains("root") && !text.contains("toor"), "the name is not in it: {text}");
         }
-        let escape = b"Basic \x1b[2J".to_vec();
-        assert!(
-            list_actions(&watched.gate.client(&Login::Basic("\u{1b}[2J".to_owned(), "x".to_owned()))).await.is_err()
-        );
-        assert!(http::HeaderValue::from_bytes(&escape).is_err(), "no client library sends it");
+        // What would move a terminal's cursor is no user name at all.
+        let moving = watched.gate.client(&Login::Basic("\u{1b}[2J".to_owned(), "x".to_owned()));
+        assert_eq!(watched.verdict(&moving).await, "refused: user or password hold a control character");
     });
 }

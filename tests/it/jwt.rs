@@ -1,7 +1,7 @@
 //! Bad tokens against a gate over TCP: the catalogue's C.3, one table over one gate.
 //!
-//! Each token is signed as well as it can be, so that what is wrong with it is what the table says and nothing else. Must
-//! not judge what the unit tests of the scheme judge better: which key sets are refused, and how keys are fetched.
+//! Each token is signed as well as it can be, so that what is wrong with it is what the table says and nothing else.
+//! Must not judge what the unit tests of the scheme judge better: which key sets are refused, how keys are fetched.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use portcullis::config::CertificateRole;
 use portcullis::gate::chain::Chain;
 use portcullis_auth::{Clock, SystemClock};
@@ -130,6 +132,18 @@ fn set(object: &mut Value, name: &str, value: Value) {
     }
 }
 
+/// As tools write a public key of P-256.
+fn pem(point: &[u8]) -> String {
+    let head = [
+        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
+        0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    ];
+    let text = STANDARD.encode([&head, point].concat());
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    let end = |word: &str| format!("-----{word} PUBLIC {}-----\n", "KEY");
+    format!("{}{}\n{}", end("BEGIN"), lines.join("\n"), end("END"))
+}
+
 type Case = (&'static str, String, &'static str);
 
 /// J01 to J37.
@@ -196,7 +210,7 @@ fn headers(bench: &Bench) -> Vec<Case> {
         ("J01 empty", algorithm(json!("")), ALGORITHM),
         ("J02 the point as a secret", shared(one.public_key(), "HS256"), ALGORITHM),
         ("J02 the JWK as a secret", shared(one.jwk().to_string().as_bytes(), "HS256"), ALGORITHM),
-        ("J02 the PEM as a secret", shared(b"-----BEGIN PUBLIC KEY-----", "HS256"), ALGORITHM),
+        ("J02 the PEM as a secret", shared(pem(one.public_key()).as_bytes(), "HS256"), ALGORITHM),
         ("J02 no secret", shared(b"", "HS256"), ALGORITHM),
         ("J03 HS256", algorithm(json!("HS256")), ALGORITHM),
         ("J04 HS512", algorithm(json!("HS512")), ALGORITHM),

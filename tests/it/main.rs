@@ -17,6 +17,7 @@ mod credentials;
 mod gate;
 mod handles;
 mod handshake;
+mod http2;
 mod jwt;
 mod leak;
 mod lifecycle;

@@ -119,17 +119,14 @@ fn a_token_dies_with_its_session_and_its_user() {
         };
 
         let closed = sign_in("alice").await;
-        closed.action("CloseSession", Bytes::new()).await.unwrap();
+        assert_eq!(ending(&watched, &closed, Ends::ByClosing).await, "closed");
         assert_eq!(watched.verdict(&closed).await, ENDED);
         assert_eq!(watched.verdict(&closed).await, ENDED, "and stays so");
 
         let idle = sign_in("alice").await;
         gate.clock.advance(Duration::from_secs(601));
-        drop(watched.decisions().await);
-        assert_eq!(code(&list_actions(&idle).await), Code::Unauthenticated);
-        let lines = watched.decisions().await;
-        let ended = lines.iter().find(|line| line["event"] == "session.ended").unwrap();
-        assert_eq!((ended["why"].as_str(), ended["principal"].as_str()), (Some("idle"), Some("alice")));
+        assert_eq!(ending(&watched, &idle, Ends::ByItself).await, "idle");
+        assert_eq!(watched.verdict(&idle).await, ENDED);
 
         let busy = sign_in("alice").await;
         for _ in 0..7 {
@@ -137,18 +134,67 @@ fn a_token_dies_with_its_session_and_its_user() {
             assert_eq!(watched.verdict(&busy).await, "admitted: alice");
         }
         gate.clock.advance(Duration::from_secs(500));
+        assert_eq!(ending(&watched, &busy, Ends::ByItself).await, "expired");
         assert_eq!(watched.verdict(&busy).await, ENDED);
 
         let (removed, changed, kept) = (sign_in("carol").await, sign_in("bob").await, sign_in("alice").await);
         let users = users_file(&[("alice", ""), ("bob", "roles = [\"analyst\"]")]);
         schemes.passwords.replace(UserFile::parse(&users).unwrap());
-        assert_eq!(watched.verdict(&removed).await, FALLEN);
+        assert_eq!(ending(&watched, &removed, Ends::ByItself).await, "revoked");
         assert_eq!(watched.verdict(&changed).await, FALLEN, "other roles are other rights");
         assert_eq!(watched.verdict(&kept).await, "admitted: alice");
         // Final, even if the user comes back.
         schemes.passwords.replace(UserFile::parse(&users_file(&[("alice", ""), ("bob", ""), ("carol", "")])).unwrap());
         assert_eq!(watched.verdict(&removed).await, ENDED);
         assert_eq!(watched.verdict(&sign_in("carol").await).await, "admitted: carol");
+    });
+}
+
+/// How the end of a session shows.
+enum Ends {
+    ByClosing,
+    ByItself,
+}
+
+/// Why a session ends, by the one line about it.
+async fn ending(watched: &Watched, client: &Client, ends: Ends) -> String {
+    drop(watched.decisions().await);
+    match ends {
+        Ends::ByClosing => drop(client.action("CloseSession", Bytes::new()).await.unwrap()),
+        Ends::ByItself => assert_eq!(code(&list_actions(client).await), Code::Unauthenticated),
+    }
+    let lines = watched.decisions().await;
+    let ended: Vec<_> = lines.iter().filter(|line| line["event"] == "session.ended").collect();
+    assert_eq!(ended.len(), 1, "{lines:#?}");
+    ended[0]["why"].as_str().unwrap().to_owned()
+}
+
+/// S06: the one that had to go is on record, and so is the one that it went for.
+#[test]
+fn a_session_that_makes_room_is_on_record() {
+    on_runtime(async {
+        let mut settings = Settings::shared().await;
+        settings.session.max_per_principal = 2;
+        let watched = Watched::start(settings).await;
+        let gate = &watched.gate;
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            clients.push(bearer(gate, &token_of(gate, "alice").await));
+            gate.clock.advance(Duration::from_secs(1));
+        }
+        assert_eq!(watched.verdict(&clients[0]).await, "admitted: alice");
+        drop(watched.decisions().await);
+        let third = bearer(gate, &token_of(gate, "alice").await);
+        let lines = watched.decisions().await;
+        let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+        let (ended, opened, admitted) = (of("session.ended"), of("session.opened"), of("authn.success"));
+        assert_eq!((ended.len(), opened.len(), admitted.len()), (1, 1, 1), "{lines:#?}");
+        assert_eq!(ended[0]["why"], "evicted");
+        assert_eq!(opened[0]["session"], admitted[0]["session"]);
+        assert_ne!(opened[0]["session"], ended[0]["session"]);
+        assert_eq!(watched.verdict(&clients[0]).await, "admitted: alice");
+        assert_eq!(watched.verdict(&clients[1]).await, ENDED, "it had rested longest");
+        assert_eq!(watched.verdict(&third).await, "admitted: alice");
     });
 }
 
@@ -258,7 +304,8 @@ async fn get(client: &Client) -> String {
 
 /// The same sealing keys, newest first.
 fn sealer(keys: &[u8]) -> Sealer {
-    Sealer::new(keys.iter().map(|key| Secret::new(vec![*key; 32])).collect()).unwrap()
+    let bytes = |key: u8| Secret::new((0..32).map(|at| key.wrapping_mul(31) ^ at).collect::<Vec<u8>>());
+    Sealer::new(keys.iter().map(|key| bytes(*key)).collect()).unwrap()
 }
 
 async fn replica(keys: &[u8], sharing: Sharing) -> Watched {
@@ -391,7 +438,7 @@ fn a_stream_ends_with_its_credential() {
         let schemes = Shipped::new();
         let gate = Gate::start(schemes.settings().await).await;
         let client = gate.client(&schemes.token("alice", portcullis_auth::Clock::now(&*gate.clock)));
-        let ticket = client.ticket("SELECT repeat(o_comment, 40) FROM orders").await.unwrap();
+        let ticket = client.ticket("SELECT repeat(o_comment, 200) FROM orders").await.unwrap();
         assert!(client.messages(ticket.clone()).await.unwrap().len() > 10);
         let mut stream = client.flight().do_get(ticket).await.unwrap().into_inner();
         assert!(stream.message().await.unwrap().is_some());

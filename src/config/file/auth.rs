@@ -91,14 +91,22 @@ fn each_can_be_asked(root: &Section<'_>, chain: &NonEmpty<(At, Entry)>) {
         if let Some((first, _)) = rival {
             let given = match &entry.scheme {
                 Scheme::Jwt(issuer) => issuer.issuer.clone(),
-                scheme => format!("scheme {}", scheme.word()),
+                Scheme::ApiKey(_) | Scheme::DangerAnonymous(_) | Scheme::Mtls(_) | Scheme::Password(_) => {
+                    format!("scheme {}", entry.scheme.word())
+                }
             };
             root.report(at, Problem::Duplicate { given, first_line: first.line() });
         }
-        if let TokenUser::Named(user) = &entry.token_user
-            && let Some((first, _)) = earlier.iter().find(|(_, other)| other.token_user == entry.token_user)
-        {
-            root.report(at, Problem::Duplicate { given: format!("token_user {user}"), first_line: first.line() });
+        if let TokenUser::Named(user) = &entry.token_user {
+            if let Some((first, _)) = earlier.iter().find(|(_, other)| other.token_user == entry.token_user) {
+                root.report(at, Problem::Duplicate { given: format!("token_user {user}"), first_line: first.line() });
+            } else if matches!(entry.scheme, Scheme::Jwt(_))
+                && earlier.iter().any(|(_, other)| matches!(other.scheme, Scheme::Jwt(_)))
+            {
+                let problem =
+                    "counts in the first `jwt` entry only: one user name stands for the tokens of all issuers";
+                root.report(at, values::rule("token_user", problem));
+            }
         }
         earlier.push((at, entry));
     }

@@ -275,7 +275,7 @@ fn limits(section: &mut Section<'_>) -> Limits {
         section.optional("queries_per_principal", default.queries_per_principal, values::count(1..=MANY));
     let mut roles = BTreeMap::new();
     section.section("role", |named| {
-        named.named(role_name, |role, section| {
+        named.named(role_shape, role_name, |role, section| {
             let requests = section.optional("requests_per_principal", requests_per_principal, values::rate);
             let queries = section.optional("queries_per_principal", queries_per_principal, values::count(1..=MANY));
             roles.insert(role.to_owned(), RoleLimits { requests, queries });
@@ -300,6 +300,10 @@ fn limits(section: &mut Section<'_>) -> Limits {
         sql_depth: section.optional("sql_depth", default.sql_depth, values::count(1..=200)),
         sql_chain: section.optional("sql_chain", default.sql_chain, values::count(1..=500)),
     }
+}
+
+fn role_shape(found: &'static str) -> Problem {
+    Problem::WrongType { expected: "a table, such as `[limits.role.analyst]`", found }
 }
 
 fn role_name(given: &str) -> Result<String, Problem> {
@@ -355,9 +359,9 @@ fn location(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Loca
 /// `[catalog.<catalog>.<schema>.<table>]`.
 fn tables(section: &mut Section<'_>, around: &Surroundings<'_>) -> Vec<Table> {
     let mut tables = Vec::new();
-    section.named(values::identifier, |catalog, schemas| {
-        schemas.named(values::schema, |schema, names| {
-            names.named(values::identifier, |name, section| {
+    section.named(table_shape, values::identifier, |catalog, schemas| {
+        schemas.named(table_shape, values::schema, |schema, names| {
+            names.named(table_shape, values::identifier, |name, section| {
                 tables.extend(table(section, around, [catalog, schema, name]));
             });
         });
@@ -365,6 +369,10 @@ fn tables(section: &mut Section<'_>, around: &Surroundings<'_>) -> Vec<Table> {
     // The walk is by catalog; a file may interleave them.
     tables.sort_by_key(|table| table.line);
     tables
+}
+
+fn table_shape(found: &'static str) -> Problem {
+    Problem::CatalogShape { found }
 }
 
 fn table(section: &mut Section<'_>, around: &Surroundings<'_>, [catalog, schema, name]: [&str; 3]) -> Option<Table> {

@@ -240,16 +240,18 @@ impl<'a> Section<'a> {
         self.sections(key, read)
     }
 
-    /// Reads every key that is left as a table whose name the operator chose and `judge` accepts.
+    /// Reads every key that is left as a table whose name the operator chose and `judge` accepts; `shape` says what
+    /// a value of another type is.
     pub(super) fn named(
         &mut self,
+        shape: impl Fn(&'static str) -> Problem,
         judge: impl Fn(&str) -> Result<String, Problem>,
         mut read: impl FnMut(&str, &mut Self),
     ) {
         for (name, value) in std::mem::take(&mut self.left) {
             let item = self.item(name.get_ref(), value);
             let DeValue::Table(table) = item.value else {
-                self.findings.report(&item.at, Problem::CatalogShape { found: kind(item.value) });
+                self.findings.report(&item.at, shape(kind(item.value)));
                 continue;
             };
             if let Some(name) = self.findings.tried(&item.at, judge(name.get_ref())) {

@@ -1,7 +1,7 @@
 //! The shipped schemes with credentials of every kind, and a gate whose decisions are on record.
 //!
-//! Issuers, CAs and hashes are made once per run or per test; nothing secret is kept in a file. Must not assert a promise
-//! of its own but one: a refusal tells the client nothing and the auditor one line.
+//! Issuers, CAs and hashes are made once per run or per test; nothing secret is kept in a file. Must not assert a
+//! promise of its own but one: a refusal tells the client nothing and the auditor one line.
 
 use std::collections::BTreeMap;
 use std::io::Write;

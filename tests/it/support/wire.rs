@@ -70,22 +70,52 @@ pub(crate) struct Frame {
     pub(crate) payload: Vec<u8>,
 }
 
+impl Frame {
+    /// The first whole frame and what follows it.
+    fn read(bytes: &[u8]) -> Option<(Self, Vec<u8>)> {
+        let (&[a, b, c, kind, _, s1, s2, s3, s4], rest) = bytes.split_first_chunk::<9>()?;
+        let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap();
+        let (payload, rest) = rest.split_at_checked(length)?;
+        let stream = u32::from_be_bytes([s1, s2, s3, s4]);
+        Some((Self { kind, stream, payload: payload.to_vec() }, rest.to_vec()))
+    }
+}
+
 impl Wire {
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
 
+    /// Sends all of this while it reads, until the server hangs up; gives what the server said.
+    pub(crate) async fn flood(self, bytes: &[u8]) -> Vec<Frame> {
+        let (mut reader, mut writer) = tokio::io::split(self.stream);
+        // Fails when the server hangs up early, which is what is asked of it.
+        let send = async { drop(writer.write_all(bytes).await) };
+        let mut said = self.unread;
+        let read = async { drop(reader.read_to_end(&mut said).await) };
+        let both = async {
+            tokio::pin!(send);
+            tokio::select! {
+                () = read => (),
+                () = async { send.await; std::future::pending().await } => (),
+            }
+        };
+        assert!(timeout(DEADLINE, both).await.is_ok(), "the connection stays open");
+        let mut frames = Vec::new();
+        while let Some((frame, rest)) = Frame::read(&said) {
+            frames.push(frame);
+            said = rest;
+        }
+        frames
+    }
+
     /// The next frame of the server.
     pub(crate) async fn next(&mut self) -> io::Result<Frame> {
         loop {
-            if let Some((&[a, b, c, kind, _, s1, s2, s3, s4], rest)) = self.unread.split_first_chunk::<9>() {
-                let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap();
-                if let Some((payload, rest)) = rest.split_at_checked(length) {
-                    let frame = Frame { kind, stream: u32::from_be_bytes([s1, s2, s3, s4]), payload: payload.to_vec() };
-                    self.unread = rest.to_vec();
-                    return Ok(frame);
-                }
+            if let Some((frame, rest)) = Frame::read(&self.unread) {
+                self.unread = rest;
+                return Ok(frame);
             }
             let mut more = [0; 4096];
             let read = timeout(DEADLINE, self.stream.read(&mut more)).await;
@@ -181,6 +211,7 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
