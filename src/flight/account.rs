@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::ipc::root_as_message;
 use arrow_flight::FlightData;
 use futures::StreamExt;
 use portcullis_auth::{Clock, Principal};
 use tokio::time::Instant;
 
 use super::handle::QueryId;
-use super::results::FlightStream;
+use super::results::{self, FlightStream};
 use crate::audit::{Audit, End, Event, Origin, Outcome, Peer, Statement, StatementKind, StatementText, What};
 use crate::gate::caller::Caller;
 use crate::sql::StatementFacts;
@@ -151,7 +150,7 @@ impl Reading {
             Said::Message(Ok(message)) => {
                 let length = message.data_header.len().saturating_add(message.data_body.len());
                 self.bytes = self.bytes.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
-                self.rows = self.rows.saturating_add(rows(&message));
+                self.rows = self.rows.saturating_add(results::rows_of(&message));
                 Some(Ok(message))
             }
             Said::Message(Err(failure)) => {
@@ -166,12 +165,6 @@ impl Drop for Reading {
     fn drop(&mut self) {
         self.account.tell(&self.request, self.peer, self.began, (self.rows, self.bytes), self.outcome);
     }
-}
-
-/// The rows of a record batch; anything else has none.
-fn rows(message: &FlightData) -> u64 {
-    let batch = root_as_message(&message.data_header).ok().and_then(|header| header.header_as_record_batch());
-    batch.and_then(|batch| u64::try_from(batch.length()).ok()).unwrap_or_default()
 }
 
 fn outcome(failure: &Failure) -> Outcome {

@@ -53,6 +53,12 @@ pub(super) fn of_parts(declared: SchemaRef, backend: Arc<dyn QueryBackend>, part
     futures::stream::iter([Ok(first)]).chain(rest).boxed()
 }
 
+/// The rows of a record batch; anything else has none.
+pub(super) fn rows_of(message: &FlightData) -> u64 {
+    let batch = root_as_message(&message.data_header).ok().and_then(|header| header.header_as_record_batch());
+    batch.and_then(|batch| u64::try_from(batch.length()).ok()).unwrap_or_default()
+}
+
 fn of_part(declared: SchemaRef, part: PartStream) -> FlightStream {
     let mut forwarder = Forwarder {
         as_declared: same_types(&declared, &part.schema),

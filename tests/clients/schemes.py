@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from wire import DEADLINE, binary, own_gate
+from conftest import DEADLINE
+from wire import binary, own_gate
 
 PASSWORDS = {"alice": "open:sesame:1", "bob": "correct-horse", "carol": "battery-stapl", "dave": "päßwörd"}
 """What clients have trouble with: colons, and lengths that need two, one and no `=` of padding."""

@@ -49,8 +49,8 @@ fn users_and_passwords_count_to_the_last_byte() {
             ("B07 a space before", password(" alice"), WRONG),
             ("B07 full width", password("\u{ff41}lice"), WRONG),
             ("B07 decomposed", password("e\u{301}cole"), WRONG),
-            ("B09 without its last byte", with("long", &long[1..]), WRONG),
-            ("B09 the first 72 bytes", with("long", &long[..72]), WRONG),
+            ("B09 without its last byte", with("long", long.split_at(1).1), WRONG),
+            ("B09 the first 72 bytes", with("long", long.split_at(72).0), WRONG),
             ("B10 a wrong password", with("alice", "open"), WRONG),
             ("B10 nobody", password("mallory"), WRONG),
             ("a space behind the password", with("alice", "open:sesame:1 "), WRONG),
@@ -127,13 +127,12 @@ fn a_flood_of_wrong_passwords_is_bounded_and_holds_up_nobody_who_is_signed_in() 
         let (mut refused, mut away) = (0, 0);
         for attempt in attempts {
             let status = timeout(DEADLINE, attempt).await.unwrap_or_else(|_| panic!("an attempt waits")).unwrap();
-            match status.code() {
-                Code::Unauthenticated => refused += 1,
-                Code::Unavailable => {
-                    assert!(wait_of(&status) > Duration::ZERO);
-                    away += 1;
-                }
-                code => panic!("{code:?}: {status}"),
+            if status.code() == Code::Unauthenticated {
+                refused += 1;
+            } else {
+                assert_eq!(status.code(), Code::Unavailable, "{status}");
+                assert!(wait_of(&status) > Duration::ZERO);
+                away += 1;
             }
         }
         assert!(refused > 0 && away > 0, "{refused} judged and {away} sent away");

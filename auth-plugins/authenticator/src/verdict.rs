@@ -1,7 +1,7 @@
 //! The trait a scheme implements, and what it may answer.
 //!
-//! [`Verdict`], [`Cost`] and [`Standing`] are closed enums on purpose: a new answer must be looked at by every match that
-//! decides. Must not know how the gate tells the client.
+//! [`Verdict`], [`Cost`] and [`Standing`] are closed enums on purpose: a new answer must be looked at by every match
+//! that decides. Must not know how the gate tells the client.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,3 +1,4 @@
+//! What ends at one gate has ended at the other, and what cannot be known is not guessed.
 #![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a failed step fails the test")]
 
 use super::super::fakes::FakeClock;
