@@ -37,6 +37,7 @@ use portcullis_auth_password::{HashingConfig, Passwords, UserFile, hash};
 use prost::Message;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request};
@@ -246,28 +247,38 @@ impl Latencies {
 
 /// 500 wrong passwords a second from one address.
 async fn guess(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, Failed> {
-    let mut answers = BTreeMap::new();
+    let mut guesses = JoinSet::new();
     let mut tick = tokio::time::interval(Duration::from_millis(2));
     let from = Ipv4Addr::new(10, 66, 66, 66);
-    let mut client = Client::connect(gate, from, basic("alice", "0")).await?;
+    let client = Client::connect(gate, from, basic("alice", "0")).await?;
     for number in 0..seconds * 500 {
         tick.tick().await;
-        client.authorization = basic("alice", &number.to_string());
-        *answers.entry(format!("{:?}", client.guess().await?)).or_insert(0) += 1;
+        let mut client = Client { flight: client.flight.clone(), authorization: basic("alice", &number.to_string()) };
+        guesses.spawn(async move { client.guess().await });
     }
-    Ok(answers)
+    counted(guesses).await
 }
 
 /// One guess each from many addresses.
 async fn spray(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, Failed> {
-    let mut answers = BTreeMap::new();
+    let mut guesses = JoinSet::new();
     let each = Duration::from_secs(seconds) / SPRAY;
     let mut tick = tokio::time::interval(each);
     for number in 0..SPRAY {
         tick.tick().await;
         let from = Ipv4Addr::from(0x0b00_0000 + number);
-        let mut client = Client::connect(gate, from, basic(&format!("user-{number}"), "x")).await?;
-        *answers.entry(format!("{:?}", client.guess().await?)).or_insert(0) += 1;
+        guesses.spawn(async move {
+            Client::connect(gate, from, basic(&format!("user-{number}"), "x")).await?.guess().await
+        });
+    }
+    counted(guesses).await
+}
+
+async fn counted(mut guesses: JoinSet<Result<Code, Failed>>) -> Result<BTreeMap<String, u32>, Failed> {
+    let mut answers = BTreeMap::new();
+    while let Some(guess) = guesses.join_next().await {
+        let answer = guess?.map_or_else(|_| "no connection".to_owned(), |code| format!("{code:?}"));
+        *answers.entry(answer).or_insert(0) += 1;
     }
     Ok(answers)
 }

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use http::header::{AUTHORIZATION, SET_COOKIE, WWW_AUTHENTICATE};
-use http::{HeaderValue, Request, Response};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, SET_COOKIE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, Request, Response, request};
 use portcullis_auth::{BoxFuture, Clock};
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -26,7 +27,7 @@ mod body;
 mod keeper;
 mod source;
 
-use body::{Life, Used};
+use body::{Life, Used, Whole};
 use chain::{Chain, DuplicateName};
 use keeper::{Admitted, CallKind, Cookie, Keeper, NameKey};
 use session::{SessionTokens, Sessions};
@@ -106,7 +107,9 @@ where
             let (mut parts, body) = request.into_parts();
             let kind = CallKind::of(&parts);
             match keeper.admit(&mut parts, id).await {
+                Ok(_) if !is_grpc(&parts) => Ok(refusal(Failure::unimplemented("a call in this form"), id)),
                 Ok(Admitted { in_use, ends, cookie }) => {
+                    let body = if sends_a_stream(&parts) { body } else { Body::new(Whole::within(PATIENCE, body)) };
                     let mut response = inner.call(Request::from_parts(parts, body)).await?;
                     match kind {
                         CallKind::Handshake => (),
@@ -132,6 +135,18 @@ impl<S> fmt::Debug for Gate<S> {
     }
 }
 
+/// What gRPC looks like; the server behind looks at neither.
+fn is_grpc(parts: &request::Parts) -> bool {
+    let media = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let form = media.strip_prefix(b"application/grpc").and_then(|rest| rest.first());
+    parts.method == Method::POST && (media == b"application/grpc" || matches!(form, Some(b'+' | b';')))
+}
+
+/// Of these, handlers wait for the messages themselves.
+fn sends_a_stream(parts: &request::Parts) -> bool {
+    ["/DoExchange", "/DoPut", "/Handshake"].iter().any(|rpc| parts.uri.path().ends_with(rpc))
+}
+
 /// A response of headers alone, as gRPC wants it; never an HTTP error, which drivers do not understand.
 fn refusal(failure: Failure, id: RequestId) -> Response<Body> {
     let challenge = failure.class() == Class::Unauthenticated;
@@ -142,6 +157,8 @@ fn refusal(failure: Failure, id: RequestId) -> Response<Body> {
     response
 }
 
+/// How long the one message of a call may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(20);
 const CHALLENGE: &str = "Bearer realm=\"portcullis\"";
 
 #[cfg(test)]

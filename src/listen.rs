@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use portcullis_auth::Clock;
 use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -22,6 +23,7 @@ use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::audit::Audit;
 use crate::limits::{Limiter, Source, Ticks};
 use crate::tls::{H2, TlsIdentity};
 
@@ -91,6 +93,10 @@ pub struct ListenLimits {
     pub strangers: Arc<Limiter>,
     /// From where a PROXY protocol header is believed, and required. Empty: from nowhere.
     pub trusted_proxies: Vec<Network>,
+    /// Where TLS handshakes that failed are put on record.
+    pub audit: Audit,
+    /// The time of the record.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// A bound socket that does not accept yet.
@@ -201,7 +207,7 @@ impl Entry {
             places: Places::new(limits.connections, limits.connections_per_ip),
             strangers: limits.strangers,
             handshakes: Semaphore::new(HANDSHAKES_AT_ONCE),
-            reports: Arc::new(Reports::new(Ticks::start())),
+            reports: Arc::new(Reports::new(Ticks::start(), limits.audit, limits.clock)),
         })
     }
 

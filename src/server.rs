@@ -3,15 +3,21 @@
 //! [`Server::start`] makes everything that a configuration names and listens only when queries can be answered;
 //! [`Running::drain`] ends it in order. Must not read files or the environment (that is the configuration's part).
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::{Request, Response};
 use portcullis_auth::{Clock, Secret};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::NamedService;
 use tonic::service::Routes;
+use tower::Service;
 
 use crate::audit::{Audit, Event, Origin, What};
 use crate::backend::QueryBackend;
@@ -26,7 +32,7 @@ use crate::listen::{ListenLimits, Listener, Network, Transport};
 use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::{Locations, SqlCaps, Statements};
-use crate::stack::{self, StackLimits};
+use crate::stack::{self, Stack, StackLimits};
 use crate::workspace::Template;
 use arrow_flight::flight_service_server::FlightServiceServer;
 
@@ -109,7 +115,56 @@ pub enum StartError {
 
 impl Server {
     /// Starts everything; the port listens when this returns.
-    pub async fn start(self) -> Result<Running, StartError> {
+    pub async fn start(mut self) -> Result<Running, StartError> {
+        let transport = std::mem::replace(&mut self.transport, Transport::DangerPlaintext);
+        let trusted_proxies = std::mem::take(&mut self.trusted_proxies);
+        let (connections, connections_per_ip) = (self.limits.connections, self.limits.connections_per_ip);
+        let (wanted, handshake_timeout) = (self.listen, self.limits.handshake_timeout);
+        let Assembled { gate, flight, mut running, strangers } = self.assemble().await?;
+
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<FlightServiceServer<Flight>>().await;
+        let listen_error = |cause| StartError::Listen { address: wanted, cause };
+        let listener = Listener::bind(wanted).await.map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let limits = ListenLimits {
+            connections,
+            connections_per_ip,
+            handshake_timeout,
+            strangers,
+            trusted_proxies,
+            audit: running.audit.clone(),
+            clock: Arc::clone(&running.clock),
+        };
+        let stop = running.stop.clone();
+        let incoming = listener.into_incoming(transport, limits, stop.clone());
+        let layers = StackLimits::default();
+        let service = stack::service(&layers, gate, Routes::new(health_service), Routes::new(flight));
+        let serving = stack::server(&layers).serve_with_incoming_shutdown(service, incoming, stop.cancelled_owned());
+        running.tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the server ended with an error");
+            }
+        });
+        running.address = address;
+        running.told(What::GateStarted { version: VERSION, address });
+        Ok(running)
+    }
+
+    /// Starts everything but a port: a service for the embedder's own tonic server, to be made with
+    /// [`stack::server`], whose limits the gate relies on.
+    ///
+    /// `transport`, `trusted_proxies` and the limits of connections are that server's business and are not looked at
+    /// here, and health is. The gate is told addresses by it and no certificates, so that no client signs in by one.
+    /// `listen` only says for the record where the server listens.
+    pub async fn mount(self) -> Result<(GateService, Running), StartError> {
+        let Assembled { gate, flight, running, strangers: _ } = self.assemble().await?;
+        let service = stack::service(&StackLimits::default(), gate, Routes::default(), Routes::new(flight));
+        running.told(What::GateStarted { version: VERSION, address: running.address });
+        Ok((GateService(service), running))
+    }
+
+    async fn assemble(self) -> Result<Assembled, StartError> {
         let local = Local::start(LOCAL_THREADS, LOCAL_MEMORY)?;
         let builder: Arc<dyn SessionBuilder> = match self.catalogs {
             Catalogs::Built(builder) => builder,
@@ -179,53 +234,61 @@ impl Server {
             audit: self.audit.clone(),
         })?;
 
-        let (health, health_service) = tonic_health::server::health_reporter();
         let flight = FlightServiceServer::new(Flight::new(Arc::clone(&core), Arc::clone(&sessions)))
             .max_decoding_message_size(MAX_REQUEST)
             // Results are cut by their own rule; this is the net below it.
             .max_encoding_message_size(MAX_RESPONSE);
-        health.set_serving::<FlightServiceServer<Flight>>().await;
 
-        let listen_error = |cause| StartError::Listen { address: self.listen, cause };
-        let listener = Listener::bind(self.listen).await.map_err(listen_error)?;
-        let address = listener.local_addr().map_err(listen_error)?;
         let stop = CancellationToken::new();
-        let limits = ListenLimits {
-            connections: self.limits.connections,
-            connections_per_ip: self.limits.connections_per_ip,
-            handshake_timeout: self.limits.handshake_timeout,
-            strangers: Arc::clone(&strangers),
-            trusted_proxies: self.trusted_proxies,
-        };
-        let incoming = listener.into_incoming(self.transport, limits, stop.clone());
-        let layers = StackLimits::default();
-        let service = stack::service(&layers, gate, Routes::new(health_service), Routes::new(flight));
-        let serving =
-            stack::server(&layers).serve_with_incoming_shutdown(service, incoming, stop.clone().cancelled_owned());
-
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "the server ended with an error");
-            }
-        });
         tasks.spawn(Arc::clone(&core).keep_swept(stop.clone()));
         let swept = Arc::clone(&sessions);
         let until = stop.clone();
         tasks.spawn(async move { swept.keep_swept(SESSION_SWEEP, until).await });
         let until = stop.clone();
+        let limiter = Arc::clone(&strangers);
         tasks.spawn(async move {
             while until.run_until_cancelled(tokio::time::sleep(LIMIT_SWEEP)).await.is_some() {
-                strangers.sweep();
+                limiter.sweep();
                 principals.sweep();
             }
         });
         if let Some(list) = list {
             tasks.spawn(list.keep_in_step(stop.clone()));
         }
-        let gate = Running { address, stop, tasks, core, sessions, audit: self.audit, clock: self.clock };
-        gate.told(What::GateStarted { version: VERSION, address });
-        Ok(gate)
+        let running =
+            Running { address: self.listen, stop, tasks, core, sessions, audit: self.audit, clock: self.clock };
+        Ok(Assembled { gate, flight, running, strangers })
+    }
+}
+
+/// The parts of a gate behind its port.
+struct Assembled {
+    gate: GateLayer,
+    flight: FlightServiceServer<Flight>,
+    running: Running,
+    strangers: Arc<Limiter>,
+}
+
+/// The gate as a service of an embedder's tonic server: every RPC of Flight, with the gate in front.
+#[derive(Clone, Debug)]
+pub struct GateService(Stack);
+
+impl NamedService for GateService {
+    const NAME: &'static str = <FlightServiceServer<Flight> as NamedService>::NAME;
+}
+
+impl Service<Request<Body>> for GateService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = <Stack as Service<Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.0.call(request)
     }
 }
 

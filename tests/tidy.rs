@@ -216,6 +216,46 @@ fn what_the_documents_name_exists() {
 }
 
 #[test]
+fn every_mitigation_names_a_test_that_exists() {
+    let all = files();
+    check(all.iter().filter(|file| file.path == "SECURITY.md").cloned(), |file| {
+        let mut found = Vec::new();
+        for boundary in BOUNDARIES {
+            if mitigations(&file.text).all(|(_, section, _)| section != boundary) {
+                found.push((1, format!("has no mitigation under `{boundary}`")));
+            }
+        }
+        for (number, _, shown_by) in mitigations(&file.text) {
+            let named = shown_by.split('`').skip(1).step_by(2);
+            let unknown = named.clone().filter(|name| !is_a_test(&all, name));
+            found.extend(unknown.map(|name| (number, format!("`{name}` is not a test"))));
+            if named.count() == 0 {
+                found.push((number, "names no test".to_owned()));
+            }
+        }
+        found
+    });
+}
+
+#[test]
+fn every_key_of_the_configuration_is_documented() {
+    let all = files();
+    let page = &all.iter().find(|file| file.path == "docs/configuration.md").unwrap().text;
+    // In a table or a heading: a word in a sentence explains no key.
+    let explains = |line: &str| line.starts_with("| `") || line.starts_with('#');
+    let documented: String = page.lines().filter(|line| explains(line)).map(|line| format!("{line}\n")).collect();
+    let readers = all
+        .into_iter()
+        .filter(|file| ["src/config/file/auth.rs", "src/config/file/parts.rs"].contains(&file.path.as_str()));
+    check(readers, |file| {
+        let keys: BTreeSet<&str> = KEY_READERS.iter().flat_map(|reader| first_texts(&file.text, reader)).collect();
+        assert!(keys.len() > 10, "the keys of {} are read in another way", file.path);
+        let unknown = keys.into_iter().filter(|key| lines_naming(&documented, key).is_empty());
+        unknown.map(|key| (1, format!("`{key}` is not in docs/configuration.md"))).collect()
+    });
+}
+
+#[test]
 fn the_readme_connects_as_the_demo_prints_it() {
     let all = files();
     let text_of = |path: &str| all.iter().find(|file| file.path == path).unwrap().text.clone();
@@ -301,6 +341,20 @@ fn the_rules_see_what_they_look_for() {
     assert_eq!(connecting(page), [(3, "x://HOST:PORT/?key=TOKEN"), (9, "-f CA")]);
     assert_eq!(fixed_words("x://HOST:PORT/?key=TOKEN&b.c-d=a"), ["x://", "key", "b.c-d", "a"]);
     assert_eq!(fixed_words("HOSTS --port PORT"), ["HOSTS", "--port"]);
+    let table =
+        "### Operator\n| a | b | shown by |\n|---|---|---|\n| x | y | `f::t` |\n\n| c | d |\n|---|---|\n| z | `q` |\n";
+    assert_eq!(mitigations(table).collect::<Vec<_>>(), [(4, "Operator", " `f::t` ")]);
+    let code =
+        "#[test]\n#[cfg(unix)]\nfn a() {}\n\n#[tokio::test(start_paused = true)]\nasync fn b() {}\n\nfn c() {}\n";
+    let python = "def test_a(x):\n    pass\n\ndef b():\n    pass\n";
+    let all =
+        [("a.rs", code), ("a.py", python)].map(|(path, text)| File { path: path.to_owned(), text: text.to_owned() });
+    assert!(["a.rs::a", "a.rs::b", "a.py::test_a"].iter().all(|name| is_a_test(&all, name)));
+    assert!(
+        ["a.rs::c", "a.rs::d", "a.rs", "b.rs::a", "a.py::b", "a.py::test_b"].iter().all(|name| !is_a_test(&all, name))
+    );
+    let code = "s.optional(\n    \"a\",\n    1), s.optional(key), s.list(\"b\", c), o.optional(\"d\")";
+    assert_eq!(first_texts(code, ".optional(").collect::<Vec<_>>(), ["a", "d"]);
     let named = claims("See `tests/a.rs::b`, (docs/c.md) and src/, not https://example.com/docs/d.md or tests/*.rs.");
     assert_eq!(named.collect::<Vec<_>>(), ["tests/a.rs::b", "docs/c.md"]);
 }
@@ -474,6 +528,48 @@ fn claims(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The texts that calls of a method begin with.
+fn first_texts<'a>(code: &'a str, method: &'a str) -> impl Iterator<Item = &'a str> {
+    code.split(method).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+}
+
+/// The rows of the tables that say which test shows a mitigation: line, section, and the last cell.
+fn mitigations(page: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    let (mut section, mut inside) = ("", false);
+    numbered(page).filter_map(move |(number, line)| {
+        if let Some(title) = line.strip_prefix("### ") {
+            section = title;
+        }
+        let Some(row) = line.strip_prefix('|').and_then(|row| row.strip_suffix('|')) else {
+            inside = false;
+            return None;
+        };
+        let last = row.rsplit('|').next().unwrap_or_default();
+        let heads = last.trim() == "shown by";
+        let is_row = inside && !last.starts_with("---");
+        inside = inside || heads;
+        is_row.then_some((number, section, last))
+    })
+}
+
+/// Whether `path::name` is a test: of Rust with the attribute of one, of Python with the name of one.
+fn is_a_test(files: &[File], claim: &str) -> bool {
+    let Some((path, test)) = claim.split_once("::") else { return false };
+    let Some(file) = files.iter().find(|file| file.path == path) else { return false };
+    if path.ends_with(".py") {
+        let head = format!("def {test}(");
+        return test.starts_with("test_") && file.text.lines().any(|line| line.starts_with(&head));
+    }
+    let head = format!("fn {test}(");
+    let code = Mask::of(&file.text).code;
+    let lines: Vec<&str> = code.lines().map(str::trim).collect();
+    lines.iter().enumerate().any(|(at, line)| {
+        let defined = line.strip_prefix("async ").unwrap_or(line).starts_with(&head);
+        let mut above = lines.iter().take(at).rev().take_while(|line| line.starts_with("#["));
+        defined && above.any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+    })
+}
+
 /// The lines of the blocks by which a client's page says how it connects.
 fn connecting(page: &str) -> Vec<(usize, &str)> {
     let mut inside = false;
@@ -504,6 +600,8 @@ fn fixed_words(line: &str) -> Vec<&str> {
         .collect()
 }
 
+/// The sections of the threat model.
+const BOUNDARIES: [&str; 5] = ["Client network", "Plugin", "Configuration", "Cluster network", "Operator"];
 /// Where the pages about clients are.
 const CLIENT_PAGES: &str = "docs/clients/";
 const MAX_WIDTH: usize = 120;
@@ -540,6 +638,19 @@ const PLAN_MAKERS: &[&str] = &[
     "sql_to_statement",
     "sql_with_options",
     "statement_to_plan",
+];
+/// The methods of `Section` that read a key by its name.
+const KEY_READERS: &[&str] = &[
+    ".given(",
+    ".given_section(",
+    ".list(",
+    ".optional(",
+    ".required(",
+    ".required_list(",
+    ".required_sections(",
+    ".section(",
+    ".sections(",
+    ".take(",
 ];
 /// The functions of `tonic::Status` that make one.
 const STATUS_MAKERS: &[&str] = &[

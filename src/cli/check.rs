@@ -27,7 +27,7 @@ pub(super) fn run(file: &Path) -> Result<(), Ended> {
     let tables = config.tables.len();
     on_runtime(async move {
         let Started { gate, cluster, reloading } = start(file, config).await?;
-        for note in reloading.schemes.notes() {
+        for note in reloading.schemes.notes().into_iter().chain(reloading.schemes.fetch_keys().await) {
             say(format_args!("note: {note}"))?;
         }
         let answered = one_row(&*cluster.backend()).await;

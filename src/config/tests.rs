@@ -114,7 +114,7 @@ fn every_key_has_its_meaning() {
     };
     assert_eq!(files.clients, expected);
     let names = config.auth.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>();
-    assert_eq!(names, ["corp", "partner", "machines", "staff", "services"]);
+    assert_eq!(names, ["corp", "partner", "machines", "services", "staff"]);
     let session = &config.session;
     assert_eq!(session.revocations, Revocations::Shared(dir.join("revocations.db")));
     assert_eq!((session.idle, session.lifetime), (Duration::from_secs(600), Duration::from_secs(86_400)));

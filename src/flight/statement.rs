@@ -21,6 +21,7 @@ use super::queries::{Answer, Kept};
 use super::results::{self, FlightStream};
 use super::sql_info::Facts;
 use super::{Core, jobs, metadata};
+use crate::audit::{Event, Origin, SealedKind, What};
 use crate::backend::Submission;
 use crate::gate::caller::Caller;
 use crate::sql::{Compiled, Work, count_schema, failure};
@@ -38,7 +39,7 @@ impl Core {
             Read::Metadata(command) => (metadata::schema(&command), Ticket::Metadata(command.to_any()), None),
             Read::Statement(sql) => self.start(caller, &sql).await?,
             Read::Prepared(handle) => {
-                let sql = self.handles.open_prepared(caller.principal().key(), &handle)?;
+                let sql = self.prepared(caller, &handle)?;
                 self.start(caller, &sql).await?
             }
         };
@@ -59,7 +60,7 @@ impl Core {
         let sql = match read {
             Read::Metadata(command) => return Ok(metadata::schema(&command)),
             Read::Statement(sql) => sql,
-            Read::Prepared(handle) => self.handles.open_prepared(caller.principal().key(), &handle)?,
+            Read::Prepared(handle) => self.prepared(caller, &handle)?,
         };
         self.statements.compile(&self.workspace(caller), &sql).await.map(|compiled| compiled.schema)
     }
@@ -68,7 +69,7 @@ impl Core {
     pub(super) async fn update(&self, caller: &Caller, update: Update) -> Result<i64, Failure> {
         let sql = match update {
             Update::Statement(sql) => sql,
-            Update::Prepared(handle) => self.handles.open_prepared(caller.principal().key(), &handle)?,
+            Update::Prepared(handle) => self.prepared(caller, &handle)?,
         };
         let mut account = Account::open(&self.audit, &self.clock, caller);
         let workspace = self.workspace(caller);
@@ -90,7 +91,8 @@ impl Core {
     /// The rows behind a ticket.
     pub(super) async fn read(&self, caller: &Caller, ticket: &Bytes) -> Result<FlightStream, Failure> {
         let owner = caller.principal().key();
-        let query = match self.handles.open_ticket(owner, ticket)? {
+        let opened = self.handles.open_ticket(owner, ticket);
+        let query = match self.told(caller, SealedKind::Ticket, opened)? {
             Ticket::Query(query) => query,
             Ticket::Metadata(command) => {
                 let command = Metadata::from_any(command)?;
@@ -105,7 +107,7 @@ impl Core {
                 return Ok(results::of_batches(rows.schema(), futures::stream::iter([Ok(rows)]).boxed()));
             }
         };
-        let record = self.queries.find(query, owner)?;
+        let record = self.told(caller, SealedKind::Ticket, self.queries.find(query, owner))?;
         let schema = Arc::clone(&record.schema);
         let stream = match &record.answer {
             Answer::Rows(rows) => results::of_batches(schema, futures::stream::iter([Ok(rows.clone())]).boxed()),
@@ -138,6 +140,24 @@ impl Core {
             })
             .chain(end)
             .boxed())
+    }
+
+    fn prepared(&self, caller: &Caller, handle: &Bytes) -> Result<String, Failure> {
+        let opened = self.handles.open_prepared(caller.principal().key(), handle);
+        self.told(caller, SealedKind::Prepared, opened)
+    }
+
+    /// A ticket or handle that is not this caller's, or no longer, is on record; the client is told nothing more.
+    fn told<T>(&self, caller: &Caller, kind: SealedKind, opened: Result<T, Failure>) -> Result<T, Failure> {
+        if opened.is_err() {
+            let reason = "forged, of another identity, or over";
+            self.audit.record(Event {
+                time: self.clock.now(),
+                origin: Origin::Call { request: &caller.request().to_string(), peer: caller.peer() },
+                what: What::SealedRefused { principal: caller.principal(), kind, reason },
+            });
+        }
+        opened
     }
 
     async fn start(&self, caller: &Caller, sql: &str) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {

@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 use tonic::body::Body;
 
 use super::session::InUse;
-use crate::status::{Failure, RequestId};
+use crate::status::{Class, Failure, RequestId};
 
 /// A body and the use of a session, which end together.
 pub(super) struct Used {
@@ -92,6 +92,42 @@ impl http_body::Body for Used {
 
     fn is_end_stream(&self) -> bool {
         self.life.over == Over::Told || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of a request that holds one message: it arrives within a time, or fails. A call that is waited for takes a
+/// place among those of everybody.
+pub(super) struct Whole {
+    body: Body,
+    patience: Pin<Box<Sleep>>,
+}
+
+impl Whole {
+    pub(super) fn within(time: Duration, body: Body) -> Self {
+        Self { body, patience: Box::pin(tokio::time::sleep(time)) }
+    }
+}
+
+impl http_body::Body for Whole {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending() && this.patience.as_mut().poll(cx).is_ready() {
+            let late = Failure::new(Class::DeadlineExceeded, "the message of the call did not arrive in time");
+            return Poll::Ready(Some(Err(late.into_status(&RequestId::fresh()))));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -196,7 +196,7 @@ impl Sessions {
             .sealer
             .seal(Purpose::Cookie, &owner_bytes(principal.key()), id.as_bytes())
             .map_err(|_no_randomness| SessionRefused::Unavailable)?;
-        let value = format!("{COOKIE_NAME}={}; Path=/; HttpOnly", URL_SAFE_NO_PAD.encode(sealed));
+        let value = format!("{COOKIE_NAME}={}; Path=/; Secure; HttpOnly", URL_SAFE_NO_PAD.encode(sealed));
         let mut value = HeaderValue::try_from(value).map_err(|_invalid| SessionRefused::Unavailable)?;
         value.set_sensitive(true);
         Ok(value)

@@ -107,7 +107,7 @@ impl Setup {
 }
 
 fn request(path: &str, credentials: &[&str]) -> Request<Body> {
-    let mut request = Request::builder().uri(path).method("POST");
+    let mut request = Request::builder().uri(path).method("POST").header(CONTENT_TYPE, "application/grpc");
     for credential in credentials {
         request = request.header(AUTHORIZATION, *credential);
     }

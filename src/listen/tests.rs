@@ -63,6 +63,8 @@ fn limits() -> ListenLimits {
         handshake_timeout: LONG,
         strangers: strangers("100000/s"),
         trusted_proxies: Vec::new(),
+        audit: crate::audit::Audit::off(),
+        clock: Arc::new(portcullis_auth::SystemClock),
     }
 }
 

@@ -7,14 +7,17 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
+use portcullis_auth::Clock;
 
 use super::proxy::HeaderError;
+use crate::audit::{Audit, Event, Origin, What};
 use crate::limits::{Exceeded, Ticks};
 
 /// Why a connection was closed.
@@ -70,14 +73,21 @@ impl Turned {
 
 /// Writes the lines.
 pub(super) struct Reports {
+    audit: Audit,
+    clock: Arc<dyn Clock>,
     lines: RateLimiter<NotKeyed, InMemoryState, Ticks, NoOpMiddleware<Duration>>,
     left_out: AtomicU64,
 }
 
 impl Reports {
-    pub(super) fn new(ticks: Ticks) -> Self {
+    pub(super) fn new(ticks: Ticks, audit: Audit, clock: Arc<dyn Clock>) -> Self {
         let quota = Quota::per_second(LINES_PER_SECOND);
-        Self { lines: RateLimiter::new(quota, InMemoryState::default(), ticks), left_out: AtomicU64::new(0) }
+        Self {
+            audit,
+            clock,
+            lines: RateLimiter::new(quota, InMemoryState::default(), ticks),
+            left_out: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn closed(&self, peer: SocketAddr, reason: &Turned) {
@@ -91,6 +101,11 @@ impl Reports {
         }
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         tracing::info!(%peer, %reason, left_out, "connection closed before any request");
+        if let Turned::TlsFailed(_) = reason {
+            let what = What::TlsFailed { reason: &reason.to_string() };
+            let origin = Origin::Connection(crate::audit::Peer::Direct(peer));
+            self.audit.record(Event { time: self.clock.now(), origin, what });
+        }
     }
 }
 

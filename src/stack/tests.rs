@@ -145,6 +145,8 @@ fn listen_limits() -> ListenLimits {
         handshake_timeout: Duration::from_secs(60),
         strangers: strangers(),
         trusted_proxies: Vec::new(),
+        audit: Audit::off(),
+        clock: Arc::new(SystemClock),
     }
 }
 

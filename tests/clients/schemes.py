@@ -53,8 +53,8 @@ class Authority:
     def builder(self, subject, key):
         now = datetime.datetime.now(datetime.UTC)
         built = x509.CertificateBuilder().subject_name(subject).issuer_name(self.name).public_key(key.public_key())
-        built = built.serial_number(x509.random_serial_number())
-        return built.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=2))
+        built = built.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+        return built.not_valid_after(now + datetime.timedelta(days=2))
 
     def service(self, name):
         """The certificate of a service, by its SPIFFE id."""
@@ -133,9 +133,9 @@ def files_beside(gate):
 
 
 @contextlib.contextmanager
-def gate_with_passwords(gate, files, passwords=PASSWORDS, more=""):
-    """Takes the run's key and these users' passwords."""
-    users = files.write("users.toml", users_of(passwords))
+def gate_with_users(gate, files, users, more=""):
+    """Takes the run's key and the passwords of a `users.toml`."""
+    users = files.write("users.toml", users)
     chain = f'\n[[auth]]\nscheme = "password"\nusers = "{users.name}"\n{more}'
     with own_gate(gate, chain) as own:
         yield own

@@ -1,4 +1,4 @@
-"""Signing in with a client certificate: ADBC and pyarrow, other CAs, revocation, and certificates beside other credentials.
+"""Signing in with a client certificate: ADBC and pyarrow, other CAs, revocation, and a certificate beside a key.
 
 Must not look at how names come out of certificates: that is tried beside the scheme.
 """

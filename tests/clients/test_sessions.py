@@ -1,9 +1,12 @@
 """Sessions by cookie: connections with one API key that do not share what they set."""
 
+import re
+
 import adbc_driver_manager.dbapi as adbc
 import pytest
 
 from conftest import Options
+from wire import own_gate
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
 
@@ -46,13 +49,18 @@ def test_connections_that_keep_cookies_have_settings_of_their_own(with_cookies, 
     assert ask(without, f"SHOW {setting}") == usual
 
 
-def test_connections_that_keep_cookies_have_schemas_of_their_own(with_cookies):
-    one, other = with_cookies(), with_cookies()
-    usual = other.adbc_current_db_schema
-    one.adbc_current_db_schema = "information_schema"
-    assert (one.adbc_current_db_schema, other.adbc_current_db_schema) == ("information_schema", usual)
-    assert ask(one, "SELECT count(*) > 0 FROM tables") == [(True,)]
-    assert ask(other, "SELECT count(*) FROM nation") == [(25,)]
+def test_connections_that_keep_cookies_have_catalogs_of_their_own(gate):
+    configured = (gate.folder / "portcullis.toml").read_text()
+    table = re.search(r'\[catalog\.tpch\.public\.region\]\nlocation = ("[^"]+")', configured)
+    second = f'\n[catalog.second.extra.only_here]\nlocation = {table.group(1)}\nformat = "parquet"\n'
+    with own_gate(gate, second) as own, own.adbc(database=COOKIES) as one, own.adbc(database=COOKIES) as other:
+        one.adbc_current_catalog = "second"
+        one.adbc_current_db_schema = "extra"
+        assert (one.adbc_current_catalog, other.adbc_current_catalog) == ("second", "tpch")
+        assert ask(one, "SELECT count(*) FROM only_here") == [(5,)]
+        assert ask(other, "SELECT count(*) FROM nation") == [(25,)]
+        with pytest.raises(adbc.ProgrammingError):
+            ask(other, "SELECT count(*) FROM only_here")
 
 
 def test_closing_a_connection_ends_its_session_and_no_other(with_cookies, name):

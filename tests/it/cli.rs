@@ -1,16 +1,22 @@
 //! The program: exit codes, what it says, the files it makes, its signals.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use portcullis_auth::{Attempt, Authenticator, SystemClock, Verdict};
 use portcullis_auth_api_key::{ApiKeys, KeyFile};
 
+use tonic::Code;
+
 use crate::pasted::pasted;
-use crate::support::process::{Channel, Process, run};
+use crate::support::client::{self, Client};
+use crate::support::login::Login;
+use crate::support::process::{Channel, Process, run, run_with};
+use crate::support::schemes::{Ca, Signer};
 use crate::support::{directory, on_runtime};
 
 #[test]
@@ -27,7 +33,7 @@ fn version_names_what_is_inside() {
 fn wrong_usage_is_64_and_help_is_not() {
     let help = run(directory(), &["--help"]);
     assert_eq!(code(&help), 0);
-    for command in ["demo", "serve", "check", "new-key", "version"] {
+    for command in ["demo", "serve", "check", "hash-password", "new-key", "version"] {
         assert!(out(&help).contains(command), "{command}");
     }
     for arguments in [
@@ -41,6 +47,9 @@ fn wrong_usage_is_64_and_help_is_not() {
         &["demo", "--scale", "0"],
         &["demo", "--scale", "-1"],
         &["new-key", "--role", "writer"],
+        // A password never stands on a command line.
+        &["hash-password", "correct"],
+        &["hash-password", "--password", "correct"],
     ] {
         let output = run(directory(), arguments);
         assert_eq!(code(&output), 64, "{arguments:?}: {}", err(&output));
@@ -137,6 +146,194 @@ fn check_says_what_an_operator_should_know() {
 }
 
 #[test]
+fn check_names_everything_insecure_in_a_chain_of_all_five_schemes() {
+    let place = Place::make("check-five");
+    place.write_five_schemes();
+    let weak =
+        format!("[user.old]\npassword = \"$argon2id$v=19$m=7168,t=1,p=1${}${}\"\n", "c2FsdHNhbHQ", "A".repeat(43));
+    fs::write(place.0.join("users.toml"), weak).unwrap();
+    let output =
+        place.check("insecure.toml", &place.five_schemes(0).replace("discovery = false\n", "danger_http = true\n"));
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    for told in [
+        "server.key can be read by others than its owner",
+        "users.toml can be read by others than its owner",
+        "server.tls.crl is absent",
+        "danger-anonymous: whoever shows nothing is `anonymous`",
+        "danger_http: the keys of `https://id.test` may be fetched without TLS",
+        "danger_any_usage",
+        "session.revocations is absent",
+        "audit is absent",
+        "the hash of user `old` is weaker than OWASP asks for",
+        "trust every process on this machine",
+        "ok: insecure.toml",
+    ] {
+        assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
+    }
+
+    // What is named goes away with its cause.
+    place.write_five_schemes();
+    let good = place
+        .five_schemes(0)
+        .replace("client_ca = \"clients.pem\"\n", LISTED)
+        .replace("danger_any_usage = true\n", "")
+        .replace("\n[[auth]]\nscheme = \"danger-anonymous\"\n", "\n[audit]\nfile = \"audit.jsonl\"\n")
+        .replace("[session]\n", "[session]\nrevocations = \"revocations.db\"\n");
+    for file in ["server.key", "users.toml"] {
+        fs::set_permissions(place.0.join(file), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let output = place.check("secure.toml", &good);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    let notes: Vec<_> = said.lines().filter(|line| line.starts_with("note: ")).collect();
+    assert!(matches!(notes.as_slice(), [only] if only.contains("loopback ports trust every process")), "{notes:?}");
+}
+
+#[test]
+fn what_a_schemes_file_holds_is_judged_with_its_line() {
+    let place = Place::make("scheme-files");
+    let (ca, _) = place.write_five_schemes();
+    let text = place.five_schemes(0).replace("client_ca = \"clients.pem\"\n", LISTED);
+    assert_eq!(code(&place.check("good.toml", &text)), 0);
+    let past = ca.crl(2021, &[]);
+    let plain = "[user.alice]\npassword = \"correct horse\"\n";
+    let expensive = "[user.alice]\n\npassword = \"$argon2id$v=19$m=4194304,t=3,p=1$c2FsdHNhbHQ$AAAA\"\n";
+    let one = fs::read_to_string(place.0.join("users.toml")).unwrap();
+    for (file, content, told) in [
+        ("users.toml", plain, "users.toml: line 2"),
+        ("users.toml", expensive, "users.toml: line 3"),
+        ("users.toml", &format!("{one}{one}"), "users.toml: line"),
+        ("users.toml", "[user.alice\n", "users.toml: line 1"),
+        ("keys.toml", "[key.x]\nhash = 1\n", "keys.toml"),
+        ("jwks.json", "{}", "jwks.json"),
+        ("jwks.json", "{\"keys\": [{\"kty\": \"oct\", \"k\": \"AAAA\"}]}", "jwks.json"),
+        ("clients.pem", "", "clients.pem"),
+        ("clients.crl", "nothing", "clients.crl"),
+        ("clients.crl", &past, "clients.crl"),
+        ("server.key", "nothing", "server.key"),
+    ] {
+        let kept = fs::read(place.0.join(file)).unwrap();
+        fs::write(place.0.join(file), content).unwrap();
+        let output = place.check("good.toml", &text);
+        assert_eq!(code(&output), 64, "{file}: {content}: {}", out(&output));
+        assert!(err(&output).contains(told), "{told}: {}", err(&output));
+        assert!(!err(&output).contains("correct horse"), "{}", err(&output));
+        fs::write(place.0.join(file), kept).unwrap();
+    }
+}
+
+#[test]
+fn a_hashed_password_signs_in() {
+    let place = Place::make("hash-password");
+    place.write_five_schemes();
+    let gate = place.serve("passwords.toml", &place.five_schemes(0));
+    let login = |password: &str| gate.client(&Login::Basic("alice".to_owned(), password.to_owned()));
+    for (password, expected) in [(PASSWORD, Code::Ok), ("open", Code::Unauthenticated)] {
+        let client = login(password);
+        assert_eq!(on_runtime(async move { client::code(&client.text("SELECT 1").await) }), expected, "{password}");
+    }
+}
+
+#[test]
+fn hash_password_takes_one_line_and_refuses_what_no_client_can_send() {
+    let hash = |input: &[u8]| run_with(directory(), &["hash-password"], input);
+    for input in [&b"open:sesame:1"[..], b"open:sesame:1\n", b"open:sesame:1\r\n", "päßwörd".as_bytes()] {
+        let output = hash(input);
+        assert_eq!((code(&output), err(&output)), (0, String::new()));
+        assert!(out(&output).starts_with("$argon2id$v=19$") && out(&output).ends_with('\n'), "{}", out(&output));
+        assert_eq!(out(&output).lines().count(), 1);
+    }
+    for input in [&b""[..], b"\n", b"one\ntwo\n", b"a\0b", b"\xff\xfe", &[b'a'; 1025]] {
+        let output = hash(input);
+        assert_eq!((code(&output), out(&output)), (64, String::new()), "{input:?}");
+        assert!(!err(&output).is_empty());
+    }
+}
+
+#[test]
+fn a_user_who_is_taken_out_is_refused_on_the_next_call_and_half_a_file_changes_nothing() {
+    let place = Place::make("reload-users");
+    place.write_five_schemes();
+    let (users, audit) = (place.0.join("users.toml"), place.0.join("audit.jsonl"));
+    let text = place.five_schemes(0).replace("[session]\n", "[audit]\nfile = \"audit.jsonl\"\n\n[session]\n");
+    let gate = place.serve("reload.toml", &text);
+    let alice = gate.client(&Login::Basic("alice".to_owned(), PASSWORD.to_owned()));
+    let (token, connection) = on_runtime(async move { (alice.handshake().await.unwrap(), alice) });
+    let session = connection.with(&Login::Bearer(token));
+    let ask = |client: &Client| {
+        let client = client.clone();
+        on_runtime(async move { client::code(&client.text("SELECT 1").await) })
+    };
+    assert_eq!(ask(&session), Code::Ok);
+
+    // Half a file, as an editor leaves it for a moment.
+    let whole = fs::read_to_string(&users).unwrap();
+    fs::write(&users, &whole[..whole.len() / 2]).unwrap();
+    gate.process.signal("HUP");
+    gate.process.line_with(Channel::Err, "nothing was reloaded");
+    assert_eq!(ask(&session), Code::Ok, "what was there before stays");
+
+    // By the change of the file alone.
+    fs::write(&users, &whole).unwrap();
+    gate.process.lines_with(Channel::Err, RELOADED, 1);
+    assert_eq!(ask(&session), Code::Ok, "who is still there keeps the session");
+    fs::write(&users, whole.replace("alice", "bob")).unwrap();
+    gate.process.lines_with(Channel::Err, RELOADED, 2);
+    assert_eq!(ask(&session), Code::Unauthenticated);
+    assert_eq!(ask(&connection), Code::Unauthenticated);
+    assert_eq!(ask(&gate.client(&Login::Basic("bob".to_owned(), PASSWORD.to_owned()))), Code::Ok);
+
+    // Moved away as logrotate does, and written anew after the signal.
+    let moved = place.0.join("audit.jsonl.1");
+    fs::rename(&audit, &moved).unwrap();
+    gate.process.signal("HUP");
+    gate.process.lines_with(Channel::Err, RELOADED, 3);
+    assert_eq!(ask(&gate.client(&Login::Nothing)), Code::Ok, "anonymous");
+    let ends = std::time::Instant::now() + Duration::from_secs(30);
+    while fs::read_to_string(&audit).map_or(true, |text| !text.contains("authn.success")) {
+        assert!(std::time::Instant::now() < ends, "the audit file was not made anew");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    let old = fs::read_to_string(&moved).unwrap();
+    for event in ["authn.success", "authn.failure"] {
+        assert!(old.contains(event), "{event}: {old}");
+    }
+    assert!(old.lines().all(|line| line.starts_with('{') && line.ends_with('}')), "{old}");
+}
+
+#[test]
+fn a_new_certificate_is_served_after_a_signal_and_a_bad_one_is_not() {
+    let place = Place::make("reload-certificate");
+    let gate = place.serve("certificate.toml", &place.configuration(0));
+    let old_ca = gate.ca.clone();
+    let ask = |ca: &str| {
+        let client = gate.client_of(&gate.key, ca);
+        on_runtime(async move { client::code(&client.text("SELECT 1").await) })
+    };
+    let connected = gate.client(&gate.key);
+    let goes_on = || {
+        let client = connected.clone();
+        on_runtime(async move { client::code(&client.text("SELECT 1").await) })
+    };
+    assert_eq!((ask(&old_ca), goes_on()), (Code::Ok, Code::Ok));
+
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    // The key alone is not the certificate's: all or nothing.
+    fs::write(place.0.join("server.key"), made.signing_key.serialize_pem()).unwrap();
+    gate.process.signal("HUP");
+    gate.process.line_with(Channel::Err, "nothing was reloaded");
+    assert_eq!(ask(&old_ca), Code::Ok);
+
+    fs::write(place.0.join("server.pem"), made.cert.pem()).unwrap();
+    gate.process.signal("HUP");
+    gate.process.line_with(Channel::Err, RELOADED);
+    assert_eq!(ask(&made.cert.pem()), Code::Ok);
+    assert_ne!(ask(&old_ca), Code::Ok, "the old certificate is served no more");
+    assert_eq!(goes_on(), Code::Ok, "a connection that is open stays");
+}
+
+#[test]
 fn a_port_that_is_taken_is_69_for_serve_and_no_matter_for_check() {
     let place = Place::make("port");
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -225,10 +422,10 @@ fn a_signal_during_the_start_ends_it() {
 }
 
 /// A folder with everything that a small configuration names.
-struct Place(PathBuf);
+pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
-    fn make(name: &str) -> Self {
+    pub(crate) fn make(name: &str) -> Self {
         let folder = directory().join("cli").join(name);
         fs::create_dir_all(&folder).unwrap();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -236,6 +433,7 @@ impl Place {
         fs::write(folder.join("server.key"), made.signing_key.serialize_pem()).unwrap();
         fs::write(folder.join("nation.csv"), "n\n1\n").unwrap();
         let key = portcullis_auth_api_key::generate("etl", &[], portcullis_auth::Expiry::Never).unwrap();
+        fs::write(folder.join("key"), key.key.expose()).unwrap();
         fs::write(folder.join("keys.toml"), key.record).unwrap();
         Self(folder)
     }
@@ -243,14 +441,69 @@ impl Place {
     fn configuration(&self, port: u16) -> String {
         format!(
             "[server]\nlisten = \"127.0.0.1:{port}\"\n\n[server.tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n\n\
-             [cluster]\nmode = \"embedded\"\nvcores = 1\nwork_dir = \"work\"\n\n[catalog.c.s.nation]\nlocation = \"nation.csv\"\n\
-             format = \"csv\"\n\n[log]\nlevel = \"warn\"\n\n[[auth]]\nscheme = \"api-key\"\nkeys = \"keys.toml\"\n"
+             [cluster]\nmode = \"embedded\"\nvcores = 1\nwork_dir = \"work\"\n\n\
+             [catalog.c.s.nation]\nlocation = \"nation.csv\"\nformat = \"csv\"\n\n\
+             [log]\nlevel = \"warn\"\n\n[[auth]]\nscheme = \"api-key\"\nkeys = \"keys.toml\"\n"
         )
+    }
+
+    /// With every scheme, and with everything in it that an operator is told of.
+    pub(crate) fn five_schemes(&self, port: u16) -> String {
+        let tokens = "[[auth]]\nscheme = \"jwt\"\nissuer = \"https://id.test\"\naudience = [\"portcullis\"]\n\
+                      algorithms = [\"ES256\"]\njwks = { file = \"jwks.json\" }\ndiscovery = false\n";
+        let certificates = "[[auth]]\nscheme = \"mtls\"\nprincipal = [{ uri = \"spiffe://corp/svc/*\", as = \"$1\" }]\n\
+                            danger_any_usage = true\n";
+        let others = "[[auth]]\nscheme = \"password\"\nusers = \"users.toml\"\n\n\
+                      [[auth]]\nscheme = \"danger-anonymous\"\n";
+        let asked = self.configuration(port).replace("[server.tls]\n", "[server.tls]\nclient_ca = \"clients.pem\"\n");
+        format!("{asked}\n[session]\nkeys = [{{ file = \"seal.key\" }}]\n\n{tokens}\n{certificates}\n{others}")
+    }
+
+    /// The files that they name. The one user is `alice`.
+    pub(crate) fn write_five_schemes(&self) -> (Ca, Signer) {
+        let (ca, signer) = (Ca::new("clients"), Signer::new("https://id.test", "k1"));
+        fs::write(self.0.join("clients.pem"), ca.pem()).unwrap();
+        fs::write(self.0.join("clients.crl"), ca.crl(2090, &[])).unwrap();
+        fs::write(self.0.join("jwks.json"), serde_json::json!({ "keys": [signer.jwk()] }).to_string()).unwrap();
+        let hash = run_with(&self.0, &["hash-password"], format!("{PASSWORD}\n").as_bytes());
+        fs::write(self.0.join("users.toml"), format!("[user.alice]\npassword = \"{}\"\n", out(&hash).trim())).unwrap();
+        fs::write(self.0.join("seal.key"), run(&self.0, &["new-key"]).stdout).unwrap();
+        fs::set_permissions(self.0.join("seal.key"), fs::Permissions::from_mode(0o600)).unwrap();
+        (ca, signer)
     }
 
     fn check(&self, name: &str, text: &str) -> Output {
         fs::write(self.0.join(name), text).unwrap();
         run(Path::new(&self.0), &["check", "--config", name])
+    }
+
+    /// Serves this configuration, which logs at `warn`, at `info`.
+    fn serve(&self, name: &str, text: &str) -> Serving {
+        fs::write(self.0.join(name), text.replace("level = \"warn\"", "level = \"info\"")).unwrap();
+        let process = Process::start(&self.0, &["serve", "--config", name]);
+        let line = process.line_with(Channel::Err, "listening address=");
+        let address = line.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
+        let read = |file: &str| fs::read_to_string(self.0.join(file)).unwrap();
+        Serving { process, address, ca: read("server.pem"), key: Login::Bearer(read("key")) }
+    }
+}
+
+/// A process that answers.
+struct Serving {
+    process: Process,
+    address: SocketAddr,
+    ca: String,
+    key: Login,
+}
+
+impl Serving {
+    fn client(&self, login: &Login) -> Client {
+        self.client_of(login, &self.ca)
+    }
+
+    fn client_of(&self, login: &Login, ca: &str) -> Client {
+        let (address, login, ca) = (self.address, login.clone(), ca.to_owned());
+        on_runtime(async move { Client::connect_to(address, &login, &ca) })
     }
 }
 
@@ -265,3 +518,7 @@ fn out(output: &Output) -> String {
 fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
+
+pub(crate) const PASSWORD: &str = "open:sesame:1234567890";
+const LISTED: &str = "client_ca = \"clients.pem\"\ncrl = [\"clients.crl\"]\n";
+const RELOADED: &str = "were read again";

@@ -32,7 +32,7 @@ fn good() -> Vec<u8> {
     format!("Bearer {}", KEYS.of("alice")).into_bytes()
 }
 
-/// H04 to H07: frames that only cost.
+/// H04 and H05: frames that only cost.
 #[test]
 fn a_flood_of_frames_ends_its_connection_and_no_other() {
     on_runtime(async {
@@ -55,17 +55,23 @@ fn a_flood_of_frames_ends_its_connection_and_no_other() {
     });
 }
 
-/// H07: what asks for an answer, from a client that reads none.
+/// H06 and H07: small frames, and what asks for an answer, from a client that reads none.
 #[test]
-fn questions_of_a_client_that_does_not_read_are_bounded() {
+fn small_frames_of_a_client_that_does_not_read_are_bounded() {
     on_runtime(async {
         let gate = Gate::shared().await;
         let client = gate.client(&Login::key("alice"));
-        for (what, kind, payload) in
-            [("SETTINGS", wire::SETTINGS, &[][..]), ("PING", wire::PING, &[7; 8]), ("PRIORITY", 2, &[0, 0, 0, 0, 1])]
-        {
-            let stream = if kind == 2 { 1 } else { 0 };
-            let flood = wire::frame(kind, 0, stream, payload).repeat(100_000);
+        // H06: a message of 16 MiB in crumbs.
+        let put = wire::call(1, "/arrow.flight.protocol.FlightService/DoPut", &[("authorization", &good())]);
+        let put = [put, wire::frame(wire::DATA, 0, 1, &[0, 1, 0, 0, 0])].concat();
+        for (what, first, kind, stream, payload) in [
+            ("SETTINGS", vec![], wire::SETTINGS, 0, &[][..]),
+            ("PING", vec![], wire::PING, 0, &[7; 8]),
+            ("PRIORITY", vec![], wire::PRIORITY, 1, &[0, 0, 0, 0, 1]),
+            ("WINDOW_UPDATE", vec![], wire::WINDOW_UPDATE, 0, &[0, 0, 0, 1]),
+            ("DATA of one byte", put, wire::DATA, 1, &[7]),
+        ] {
+            let flood = [first, wire::frame(kind, 0, stream, payload).repeat(100_000)].concat();
             let mut wire = connect(&gate).await;
             // Whether it is taken or stopped by full buffers: the gate stays.
             drop(timeout(Duration::from_secs(3), wire.send(&flood)).await);
@@ -228,7 +234,7 @@ fn handshakes_that_do_not_end_are_ended() {
                 Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}"),
             }
         }
-        assert_eq!(opened, 32);
+        assert!(opened >= 32, "{opened}");
         assert!(client.handshake().await.is_ok(), "and afterwards");
         assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
 

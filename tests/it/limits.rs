@@ -1,7 +1,7 @@
 //! Limits as a client meets them: told with a wait, and after the wait the call passes.
 //!
-//! The arithmetic is in the unit tests of `src/limits`; here are the gate, its schemes and a proxy in front of it. Every
-//! wait is the one the gate has told. Must not test the number of running queries: `lifecycle.rs` does.
+//! The arithmetic is in the unit tests of `src/limits`; here are the gate, its schemes and a proxy in front of it.
+//! Every wait is the one the gate has told. Must not test the number of running queries: `lifecycle.rs` does.
 
 use std::sync::Arc;
 use std::time::Duration;

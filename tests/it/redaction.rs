@@ -6,8 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 
+use portcullis_auth::{Clock, SystemClock};
+use serde_json::json;
+use tonic::transport::Identity;
+
+use crate::cli::{PASSWORD, Place};
 use crate::gate::{Material, RPCS};
-use crate::support::client::Client;
+use crate::support::client::{Client, tls};
 use crate::support::directory;
 use crate::support::login::Login;
 use crate::support::on_runtime;
@@ -48,6 +53,136 @@ fn the_log_at_level_trace_holds_no_secret() {
             assert!(!err.contains(&secret), "`{secret}` is in the log as {format}");
         }
     }
+}
+
+#[test]
+fn a_long_run_with_every_scheme_tells_no_secret_anywhere() {
+    let place = Place::make("redaction-schemes");
+    let (authority, signer) = place.write_five_schemes();
+    let read = |file: &str| fs::read_to_string(place.0.join(file)).unwrap();
+    let text = place.five_schemes(0).replace("level = \"warn\"", "level = \"trace\"");
+    fs::write(place.0.join("all.toml"), format!("{text}\n[audit]\nfile = \"audit.jsonl\"\n")).unwrap();
+    let mut served = Process::start(&place.0, &["serve", "--config", "all.toml"]);
+    let line = served.line_with(Channel::Err, "listening address=");
+    let address = line.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
+
+    let mut secrets = vec![read("key"), read("seal.key").trim().to_owned()];
+    // Of a key in PEM and of a hash, the parts without which they are nothing.
+    secrets.extend(read("server.key").lines().filter(|line| !line.starts_with('-')).map(str::to_owned));
+    secrets.extend(read("users.toml").rsplit('$').take(2).map(|part| part.trim_end_matches(['"', '\n']).to_owned()));
+    let now = SystemClock.now();
+    let good = signer.claims("carol", now);
+    let mut late = good.clone();
+    late["exp"] = json!(1);
+    let forged = crate::support::schemes::Signer::new("https://id.test", "k1").token(&good);
+    let tokens = [signer.token(&good), signer.token(&late), forged];
+    let etl = authority.service(7, "etl");
+    let pem = |label: &str, body: &[u8]| {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(body))
+    };
+    let identity = Identity::from_pem(&etl.chain, pem("PRIVATE KEY", etl.key().secret_der()));
+    let (key, ca) = (read("key"), read("server.pem"));
+    secrets.extend(on_runtime(async move {
+        let by = |login: &Login| Client::connect_to(address, login, &ca);
+        let basic = |password: &str| Login::Basic("alice".to_owned(), password.to_owned());
+        let mut secrets = Vec::new();
+        let [token, late, forged] = tokens;
+        let by_password = by(&basic(PASSWORD));
+        let session = by_password.handshake().await.unwrap();
+        secrets.push(session.clone());
+        let good = [
+            by(&Login::Bearer(token.clone())),
+            Client::connect_by(address, &Login::Nothing, tls(&ca).identity(identity)),
+            by_password,
+            by(&Login::Bearer(session)),
+            by(&Login::Bearer(key.clone())),
+            by(&Login::Nothing),
+        ];
+        let mut materials = Vec::new();
+        for client in &good {
+            assert_eq!(client.text("SELECT n FROM nation").await.unwrap(), ["1"]);
+            client.update("SET datafusion.execution.batch_size = 1000").await.unwrap();
+            let material = Material::of(client).await;
+            let offered: Vec<_> =
+                client.tape().headers.iter().filter_map(|map| map.get("set-cookie").cloned()).collect();
+            let cookies = offered.iter().map(|cookie| cookie.to_str().unwrap().split(';').next().unwrap());
+            for cookie in cookies.take(3) {
+                let kept = client.with_cookies(&[cookie]);
+                kept.text("SHOW datafusion.execution.batch_size").await.unwrap();
+                // A forged one as well.
+                drop(client.with_cookies(&[&format!("{cookie}x")]).text("SELECT 1").await);
+                secrets.push(cookie.split_once('=').unwrap().1.to_owned());
+            }
+            materials.push(material);
+        }
+        let bad = [
+            Login::Bearer(late.clone()),
+            Login::Bearer(forged.clone()),
+            basic("wrong-word-of-alice"),
+            Login::Basic("wrong-name-typed-by-mistake".to_owned(), "wrong-word-of-alice".to_owned()),
+            Login::Bearer(format!("{key}x")),
+            Login::Bearer("ps1.wrongwrongwrongwrongwrongwrong".to_owned()),
+            Login::Headers(vec![format!("Bearer {token}").into_bytes(), format!("Bearer {key}").into_bytes()]),
+            Login::Headers(vec![b"Strange wrong-kind-of-word".to_vec()]),
+        ];
+        for rpc in RPCS {
+            for (client, material) in good.iter().zip(&materials) {
+                drop(rpc.call(client, material).await);
+            }
+            for login in &bad {
+                assert!(rpc.call(&by(login), &materials[0]).await.is_err(), "{rpc:?}");
+            }
+        }
+        drop(good[3].action("CloseSession", Bytes::new()).await);
+        assert!(good[3].text("SELECT 1").await.is_err(), "the session is closed");
+        secrets.extend(
+            materials.iter().flat_map(|made| [&made.ticket.ticket, &made.handle]).map(|object| STANDARD.encode(object)),
+        );
+        secrets.extend([&token, &late, &forged].map(|token| token.rsplit_once('.').unwrap().1.to_owned()));
+        secrets.extend([token, late, forged, key.rsplit_once('.').unwrap().1.to_owned()]);
+        let typed =
+            ["wrong-word-of-alice", "wrong-name-typed-by-mistake", "wrongwrong", "wrong-kind-of-word", PASSWORD];
+        secrets.extend(typed.map(str::to_owned));
+        secrets.push(format!("alice:{PASSWORD}"));
+        secrets
+    }));
+    served.signal("HUP");
+    served.line_with(Channel::Err, "were read again");
+    served.signal("TERM");
+    assert_eq!(served.exit_code(), 0);
+
+    let (out, err, audit) = (served.text(Channel::Out), served.text(Channel::Err), read("audit.jsonl"));
+    for scheme in ["jwt", "mtls", "password", "api-key", "danger-anonymous"] {
+        assert!(audit.contains(&format!("\"{scheme}\"")), "{scheme} is on record");
+    }
+    assert!(err.len() > 100_000 && audit.contains("authn.failure"), "it was a long run: {}", err.len());
+    for secret in &secrets {
+        assert!(secret.len() >= 10, "too short to be looked for: `{secret}`");
+        for form in forms(secret) {
+            for (place, text) in [("output", &out), ("log", &err), ("audit log", &audit)] {
+                assert!(!text.contains(&form), "`{form}` is in the {place}");
+            }
+        }
+    }
+}
+
+/// How a secret could look where it has no business.
+fn forms(secret: &str) -> Vec<String> {
+    let bytes = secret.as_bytes();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list: Vec<_> = bytes.iter().map(u8::to_string).collect();
+    let mut forms = vec![secret.to_owned(), hex.to_uppercase(), hex, list.join(", "), format!("{secret:?}")];
+    // At any place of a longer text, base64 has one of three shapes; the ends depend on the neighbours.
+    for skipped in 0..3 {
+        let encoded = [STANDARD.encode(&bytes[skipped..]), URL_SAFE_NO_PAD.encode(&bytes[skipped..])];
+        forms.extend(encoded.map(|text| text[..text.trim_end_matches('=').len() - 2].to_owned()));
+    }
+    // What was base64 already, as bytes.
+    for decoded in [STANDARD.decode(secret), URL_SAFE_NO_PAD.decode(secret)].into_iter().flatten() {
+        forms.push(decoded.iter().map(|byte| format!("{byte:02x}")).collect());
+        forms.push(decoded.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
+    }
+    forms
 }
 
 /// A run with good and bad credentials; gives back what must not be in a log.

@@ -102,6 +102,27 @@ fn a_ticket_is_no_token_and_a_token_is_no_ticket() {
     });
 }
 
+/// S10, S17 and O01: who tries another's ticket or handle reads what anybody reads; the auditor reads who it was.
+#[test]
+fn a_ticket_in_wrong_hands_is_on_record() {
+    on_runtime(async {
+        let watched = Watched::start(Settings::shared().await).await;
+        let (alice, bob) = (watched.gate.client(&Login::key("alice")), watched.gate.client(&Login::key("bob")));
+        let ticket = alice.ticket("SELECT 1").await.unwrap();
+        let handle = alice.prepare("SELECT 1").await.unwrap().prepared_statement_handle;
+        assert!(alice.messages(ticket.clone()).await.is_ok());
+        drop(watched.decisions().await);
+        assert_eq!(code(&bob.messages(ticket).await), Code::InvalidArgument);
+        assert_eq!(code(&bob.info_of(crate::support::client::prepared(handle)).await), Code::NotFound);
+        let lines = watched.decisions().await;
+        let rejected: Vec<_> = lines.iter().filter(|line| line["event"] == "ticket.rejected").collect();
+        assert_eq!(rejected.len(), 2, "{lines:#?}");
+        for (line, what) in rejected.into_iter().zip(["ticket", "prepared"]) {
+            assert_eq!((line["principal"].as_str(), line["what"].as_str()), (Some("bob"), Some(what)));
+        }
+    });
+}
+
 /// S02: every end of a session, and what the auditor reads.
 #[test]
 fn a_token_dies_with_its_session_and_its_user() {

@@ -179,6 +179,22 @@ fn a_certificate_that_tls_does_not_trust_makes_no_connection() {
     });
 }
 
+/// O01: who has no connection has no call, and one line all the same.
+#[test]
+fn a_handshake_that_fails_is_on_record() {
+    on_runtime(async {
+        let (ca, stranger) = (Ca::new("clients"), Ca::new("clients"));
+        let watched = certificates(optional(&[&ca], &[]), service_rules(&[&ca])).await;
+        assert_eq!(watched.verdict(&shown(&watched.gate, &ca.service(1, "alice"))).await, "admitted: alice");
+        let config = wire::client(rustls::ALL_VERSIONS, &[b"h2"], Shown::Certificate(&stranger.service(1, "alice")));
+        assert!(wire::connect(watched.gate.running.address(), &Arc::new(config)).await.is_err());
+        let lines = watched.decisions().await;
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert_eq!(lines[0]["event"], "tls.failed");
+        assert!(lines[0]["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{}", lines[0]);
+    });
+}
+
 /// M08, M09 and M17 to M20: what TLS lets pass and the rules do not.
 #[test]
 fn a_certificate_is_somebody_by_one_plain_name_only() {
@@ -384,6 +400,10 @@ fn a_certificate_and_another_credential_are_one_too_many() {
             assert_eq!(watched.verdict(&watched.gate.client(login)).await, "admitted: alice");
         }
         assert_eq!(watched.verdict(&shown(&watched.gate, &own)).await, "admitted: alice");
+        for text in ["", "Bearer", "Basic !"] {
+            let found = watched.verdict(&own.client(&watched.gate, &Login::Headers(vec![text.into()]))).await;
+            assert!(found.starts_with("refused: the "), "a header that cannot be read hides no certificate: {found}");
+        }
         for login in [key, token, basic, Login::Headers(vec![b"Other x".to_vec()])] {
             let found = watched.verdict(&own.client(&watched.gate, &login)).await;
             assert_eq!(found, "refused: a client certificate and an authorization header in one request", "{login:?}");

@@ -167,7 +167,13 @@ struct Suite<'a> {
     environment: Vec<(&'static str, String)>,
 }
 
-const JDBC: &[&str] = &["java/test_jdbc.py", "java/test_jdbc_basic.py", "java/test_jdbc_oauth.py", "test_leaks.py"];
+const JDBC: &[&str] = &[
+    "java/test_jdbc.py",
+    "java/test_jdbc_basic.py",
+    "java/test_jdbc_mtls.py",
+    "java/test_jdbc_oauth.py",
+    "test_leaks.py",
+];
 const JAVA_CLIENT: &[&str] = &["java/test_java_client.py", "test_leaks.py"];
 
 /// Runs pytest and takes over the counts that `conftest.py` leaves, one row per test file.

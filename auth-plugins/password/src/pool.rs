@@ -38,7 +38,7 @@ impl Default for HashingConfig {
     fn default() -> Self {
         let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Self {
-            threads: NonZero::new(cores.get().min(MAX_DEFAULT_THREADS)).unwrap_or(NonZero::<usize>::MIN),
+            threads: NonZero::new(cores.get().div_ceil(2).min(MAX_DEFAULT_THREADS)).unwrap_or(NonZero::<usize>::MIN),
             queue: 64,
             wait: Duration::from_secs(2),
             remember: Duration::from_secs(60),

@@ -63,6 +63,22 @@ pub struct Embedded {
 /// The scheduler's service in this process.
 pub type EmbeddedScheduler = SchedulerGrpcServer<SchedulerServer<LogicalPlanNode, PhysicalPlanNode>>;
 
+/// A backend over a scheduler that the embedder has started in this process, and executors anywhere.
+///
+/// The scheduler is called without a socket. Results come from the executors in the list, and from no other.
+pub fn over(
+    scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>,
+    executors: ExecutorAllowList,
+    result_ttl: Duration,
+) -> BallistaBackend<EmbeddedScheduler> {
+    let service = SchedulerGrpcServer::new(scheduler)
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    // Its job ids are not ours to hand out, so that they are asked for.
+    let following = Following::Poll;
+    BallistaBackend::new(service, Route::Direct(executors), ShuffleCompression::Lz4, following, result_ttl)
+}
+
 /// Why the embedded cluster did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {

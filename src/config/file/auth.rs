@@ -90,7 +90,7 @@ fn each_can_be_asked(root: &Section<'_>, chain: &NonEmpty<(At, Entry)>) {
         });
         if let Some((first, _)) = rival {
             let given = match &entry.scheme {
-                Scheme::Jwt(issuer) => issuer.issuer.clone(),
+                Scheme::Jwt(issuer) => format!("issuer {}", issuer.issuer),
                 Scheme::ApiKey(_) | Scheme::DangerAnonymous(_) | Scheme::Mtls(_) | Scheme::Password(_) => {
                     format!("scheme {}", entry.scheme.word())
                 }
@@ -105,6 +105,10 @@ fn each_can_be_asked(root: &Section<'_>, chain: &NonEmpty<(At, Entry)>) {
             {
                 let problem =
                     "counts in the first `jwt` entry only: one user name stands for the tokens of all issuers";
+                root.report(at, values::rule("token_user", problem));
+            }
+            if earlier.iter().any(|(_, other)| matches!(other.scheme, Scheme::Password(_))) {
+                let problem = "stands behind `password`, which claims every user: put this entry in front of it";
                 root.report(at, values::rule("token_user", problem));
             }
         }

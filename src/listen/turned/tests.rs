@@ -29,7 +29,7 @@ impl Log {
         let log = Self { text, _until: tracing::subscriber::set_default(subscriber) };
         // Whether anybody reads a line is remembered per place in the code. If another thread, where nobody does, is
         // the first to come by, what it finds would count here too: come by, and have it asked again.
-        Reports::new(Ticks::still()).closed(peer(0), &Turned::Full);
+        reports(Ticks::still()).closed(peer(0), &Turned::Full);
         tracing::callsite::rebuild_interest_cache();
         log.text.lock().clear();
         log
@@ -55,10 +55,14 @@ fn peer(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
+fn reports(ticks: Ticks) -> Reports {
+    Reports::new(ticks, Audit::off(), Arc::new(portcullis_auth::SystemClock))
+}
+
 #[test]
 fn a_flood_makes_few_lines_and_the_next_one_counts_the_rest() {
     let (log, ticks) = (Log::of_this_thread(), Ticks::still());
-    let reports = Reports::new(ticks.clone());
+    let reports = self::reports(ticks.clone());
     let most = LINES_PER_SECOND.get();
     for number in 1..=1_000 {
         reports.closed(peer(number), &Turned::NotTls);
@@ -80,7 +84,7 @@ fn a_flood_makes_few_lines_and_the_next_one_counts_the_rest() {
 #[test]
 fn who_only_looks_whether_the_port_is_open_makes_no_line() {
     let log = Log::of_this_thread();
-    let reports = Reports::new(Ticks::still());
+    let reports = self::reports(Ticks::still());
     for _ in 0..100 {
         reports.closed(peer(1), &Turned::Silent);
     }

@@ -2,8 +2,10 @@
 
 import pytest
 
-from schemes import PASSWORDS, Authority, files_beside, gate_with_certificates, gate_with_passwords, reloaded
+from schemes import PASSWORDS, Authority, files_beside, gate_with_certificates, gate_with_users, reloaded, users_of
 from test_jdbc import DriverManager, Properties, SQLException, address, ask, jvm
+
+CHAIN, KEY = "clientCertificate", "clientKey"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def own(gate, files, authority):
 
 def connect(own, files, certificate, name="client", **more):
     chain, key = files.write(f"{name}.pem", certificate.chain), files.write(f"{name}.key", certificate.key)
-    properties = {"token": None, "clientCertificate": chain, "clientKey": key} | more
+    properties = {"token": None, CHAIN: chain, KEY: key} | more
     return DriverManager.getConnection(address(own, **properties))
 
 
@@ -82,7 +84,7 @@ def test_a_certificate_and_a_token_together_are_refused(own, files, authority, r
 
 
 def test_users_of_the_configuration_sign_in_with_their_passwords(gate, received):
-    with files_beside(gate) as files, gate_with_passwords(gate, files) as own:
+    with files_beside(gate) as files, gate_with_users(gate, files, users_of(PASSWORDS)) as own:
 
         def by_password(user, password):
             bag = Properties()

@@ -1,6 +1,6 @@
 //! The built program as a process: its two streams, its signals, its exit code.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -25,6 +25,14 @@ pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     command(dir, arguments).stdin(Stdio::null()).output().unwrap()
 }
 
+/// Runs the program to its end with `input` on its standard input.
+pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = command(dir, arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 impl Process {
     pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
         let mut child =
@@ -45,6 +53,15 @@ impl Process {
         line.unwrap_or_else(|| {
             panic!("no line with `{mark}`: {}\n{}", self.text(Channel::Out), self.text(Channel::Err))
         })
+    }
+
+    /// Waits until this many lines with `mark` were written.
+    pub(crate) fn lines_with(&self, channel: Channel, mark: &str, count: usize) {
+        let (lines, news) = &*self.stream(channel).lines;
+        let there = |lines: &[String]| lines.iter().filter(|line| line.contains(mark)).count() >= count;
+        let waiting = |lines: &mut Vec<String>| !there(lines) && !closed(lines);
+        let (lines, _waited) = news.wait_timeout_while(lines.lock().unwrap(), END, waiting).unwrap();
+        assert!(there(&lines), "{count} lines with `{mark}`: {lines:#?}");
     }
 
     /// Everything written so far.
