@@ -269,7 +269,7 @@ fn a_user_who_is_taken_out_is_refused_on_the_next_call_and_half_a_file_changes_n
 
     // Half a file, as an editor leaves it for a moment.
     let whole = fs::read_to_string(&users).unwrap();
-    fs::write(&users, &whole[..whole.len() / 2]).unwrap();
+    fs::write(&users, whole.get(..whole.len() / 2).unwrap()).unwrap();
     gate.process.signal("HUP");
     gate.process.line_with(Channel::Err, "nothing was reloaded");
     assert_eq!(ask(&session), Code::Ok, "what was there before stays");
@@ -290,9 +290,9 @@ fn a_user_who_is_taken_out_is_refused_on_the_next_call_and_half_a_file_changes_n
     gate.process.signal("HUP");
     gate.process.lines_with(Channel::Err, RELOADED, 3);
     assert_eq!(ask(&gate.client(&Login::Nothing)), Code::Ok, "anonymous");
-    let ends = std::time::Instant::now() + Duration::from_secs(30);
+    let ends = tokio::time::Instant::now() + Duration::from_secs(30);
     while fs::read_to_string(&audit).map_or(true, |text| !text.contains("authn.success")) {
-        assert!(std::time::Instant::now() < ends, "the audit file was not made anew");
+        assert!(tokio::time::Instant::now() < ends, "the audit file was not made anew");
         std::thread::park_timeout(Duration::from_millis(20));
     }
     let old = fs::read_to_string(&moved).unwrap();
@@ -456,7 +456,8 @@ impl Place {
         let others = "[[auth]]\nscheme = \"password\"\nusers = \"users.toml\"\n\n\
                       [[auth]]\nscheme = \"danger-anonymous\"\n";
         let asked = self.configuration(port).replace("[server.tls]\n", "[server.tls]\nclient_ca = \"clients.pem\"\n");
-        format!("{asked}\n[session]\nkeys = [{{ file = \"seal.key\" }}]\n\n{tokens}\n{certificates}\n{others}")
+        let session = "[session]\ndefault_schema = \"s\"\nkeys = [{ file = \"seal.key\" }]\n";
+        format!("{asked}\n{session}\n{tokens}\n{certificates}\n{others}")
     }
 
     /// The files that they name. The one user is `alice`.

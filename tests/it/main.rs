@@ -14,6 +14,7 @@ mod support;
 
 mod cli;
 mod credentials;
+mod examples;
 mod gate;
 mod handles;
 mod handshake;

@@ -175,7 +175,7 @@ fn forms(secret: &str) -> Vec<String> {
     // At any place of a longer text, base64 has one of three shapes; the ends depend on the neighbours.
     for skipped in 0..3 {
         let encoded = [STANDARD.encode(&bytes[skipped..]), URL_SAFE_NO_PAD.encode(&bytes[skipped..])];
-        forms.extend(encoded.map(|text| text[..text.trim_end_matches('=').len() - 2].to_owned()));
+        forms.extend(encoded.map(|text| text.get(..text.trim_end_matches('=').len() - 2).unwrap().to_owned()));
     }
     // What was base64 already, as bytes.
     for decoded in [STANDARD.decode(secret), URL_SAFE_NO_PAD.decode(secret)].into_iter().flatten() {

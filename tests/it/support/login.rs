@@ -72,8 +72,13 @@ impl Keys {
     }
 
     pub(crate) fn file(&self) -> KeyFile {
+        KeyFile::parse(&self.text()).unwrap()
+    }
+
+    /// What `keys.toml` has.
+    pub(crate) fn text(&self) -> String {
         let records: Vec<_> = self.0.iter().map(|(_, _, record)| record.as_str()).collect();
-        KeyFile::parse(&records.join("\n")).unwrap()
+        records.join("\n")
     }
 }
 
