@@ -119,7 +119,7 @@ pub enum What<'a> {
     },
     /// Something was read again, or could not be.
     Reloaded {
-        /// What, such as `tls` or the name of a scheme.
+        /// What: the gate says `credentials`.
         what: &'a str,
         /// Whether it is used now.
         outcome: Reload<'a>,

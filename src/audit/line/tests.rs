@@ -224,9 +224,9 @@ fn events(alice: &Principal) -> Vec<Event<'_>> {
         connection(What::LimitExceeded { limit: "connections", principal: None }),
         gate(What::GateStarted { version: "0.1.0", address: address("0.0.0.0:32010") }),
         gate(What::GateStopped { version: "0.1.0", address: address("0.0.0.0:32010") }),
-        gate(What::Reloaded { what: "tls", outcome: Reload::Ok }),
+        gate(What::Reloaded { what: "credentials", outcome: Reload::Ok }),
         gate(What::Reloaded {
-            what: "staff",
+            what: "credentials",
             outcome: Reload::Failed { problem: "users.toml:7: not an argon2id string" },
         }),
     ]
