@@ -72,6 +72,8 @@ class Received:
 
     def __init__(self):
         self.items = []
+        # The ports that clients were told to dial, of gates that tests start for themselves.
+        self.gates = set()
 
     def keep(self, where, what):
         """Keeps text or bytes and gives them back, so that it can stand inside an expression."""

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pytest
 
 import flightsql_proto as proto
-from conftest import DEADLINE, Gate
+from conftest import DEADLINE, RECEIVED, Gate
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
 RPCS = [
@@ -430,6 +430,7 @@ def own_gate(gate, more="", level="info", principals=(), change=lambda text: tex
         try:
             own = OwnGate(gate, process, listening_port(process, log), log)
             own.tokens = tokens
+            RECEIVED.gates.add(own.port)
             yield own
         finally:
             stop(process, signal.SIGTERM, log)
