@@ -1,27 +1,27 @@
 //! A gate with an embedder's own scheme: user and password, one pair a line of a file, before an embedded cluster.
 //!
-//! `basic_gate CONFIGURATION PAIRS`. Takes tables, certificate and sessions from the configuration and its chain from
-//! here. The client tests sign in by it as JDBC and ADBC do with a user and a password. Pairs in plain text are for
-//! trying out only.
+//! `basic_gate CONFIGURATION PAIRS`, until Ctrl-C. Takes tables, certificate and sessions from the configuration and
+//! its chain from here. The client tests sign in by it as JDBC and ADBC do with a user and a password. Pairs in plain
+//! text are for trying out only.
 
 use std::error::Error;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use portcullis::audit::Audit;
-use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
+use portcullis::access::Grants;
 use portcullis::config::{Config, Transport};
-use portcullis::gate::chain::Chain;
-use portcullis::gate::session::Sharing;
-use portcullis::seal::Sealer;
-use portcullis::server::{Catalogs, Server};
+use portcullis::server::Catalogs;
+use portcullis::stores::Stores;
 use portcullis::tls::{MinVersion, TlsIdentity};
 use portcullis_auth::{
     Assertion, Attempt, Authenticator, BoxFuture, Cost, Credential, Expiry, Principal, Rejection, Secret, Standing,
-    SystemClock, Verdict,
+    Verdict,
 };
+use process::Door;
+
+#[path = "support/process.rs"]
+mod process;
 
 #[derive(Debug)]
 struct Pairs(Vec<(String, Secret)>);
@@ -85,43 +85,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Transport::Tls(files) = &config.server.transport else { return Err("TLS is needed for passwords".into()) };
     let identity = TlsIdentity::load(&files.cert, &files.key, MinVersion::Tls12)?;
 
-    // The embedded scheduler plans by recursion.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(32 * 1024 * 1024).build()?;
-    runtime.block_on(async {
-        let cluster = Embedded::start(&EmbeddedConfig {
-            executors: NonZeroUsize::MIN,
-            vcores: NonZeroUsize::MIN,
-            work_dir: std::env::temp_dir(),
-            executor_memory: NonZeroUsize::new(1 << 30).ok_or("no memory")?,
-            result_ttl: Duration::from_secs(900),
-        })
-        .await?;
-        let gate = Server {
-            listen: config.server.listen,
-            transport: portcullis::listen::Transport::Tls(identity),
-            chain: Chain::new(Arc::new(Pairs(pairs))),
-            clock: Arc::new(SystemClock),
-            sealer: Sealer::random()?,
-            backend: Arc::new(cluster.backend()),
-            catalogs: Catalogs::Configured(config.tables),
-            session: config.session,
-            limits: config.limits,
-            locations: config.locations,
-            // The sealing key is this process's own.
-            sharing: Sharing::Alone,
-            trusted_proxies: config.server.trusted_proxies,
-            audit: Audit::off(),
-        }
-        .start()
-        .await?;
-        std::io::Write::write_all(
-            &mut std::io::stdout(),
-            format!("listening address={}\n", gate.address()).as_bytes(),
-        )?;
-        tokio::signal::ctrl_c().await?;
-        gate.drain(Duration::from_secs(5)).await;
-        cluster.stop().await;
-        Ok(())
-    })
+    let door = Door {
+        listen: config.server.listen,
+        transport: portcullis::listen::Transport::Tls(identity),
+        session: config.session,
+        limits: config.limits,
+        authorizer: Arc::new(Grants::new(config.grants, config.locations)),
+        trusted_proxies: config.server.trusted_proxies,
+    };
+    let end = async { tokio::signal::ctrl_c().await };
+    process::serve(
+        door,
+        Pairs(pairs),
+        |_| Catalogs::Configured { tables: config.tables, stores: Arc::new(Stores::local_only()) },
+        end,
+    )
 }

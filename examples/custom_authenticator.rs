@@ -55,5 +55,5 @@ fn judge(proxy: &SignedUser, said: &http::HeaderValue, attempt: &Attempt<'_>) ->
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let key = std::fs::read(std::env::args().nth(1).ok_or("usage: custom_authenticator KEY_FILE")?)?;
-    gate::serve(SignedUser(hmac::Key::new(hmac::HMAC_SHA256, &key)), |_| Catalogs::Configured(Vec::new()))
+    gate::serve(SignedUser(hmac::Key::new(hmac::HMAC_SHA256, &key)), |_| Catalogs::nothing())
 }

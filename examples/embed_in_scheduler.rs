@@ -12,7 +12,10 @@ use portcullis::backend::ballista::{ExecutorAllowList, embedded};
 use portcullis::config::{ClientCertificates, Config};
 use portcullis::server::{Catalogs, Server};
 use portcullis::stack::{StackLimits, server};
-use portcullis::{audit::Audit, gate::session::Sharing, listen::Transport, schemes::Schemes, seal::Sealer};
+use portcullis::stores::Stores;
+use portcullis::{
+    access::Grants, audit::Audit, gate::session::Sharing, listen::Transport, schemes::Schemes, seal::Sealer,
+};
 use portcullis_auth::{Clock, SystemClock};
 use tokio::{io, net::TcpListener};
 use tonic::transport::server::TcpIncoming;
@@ -32,10 +35,10 @@ async fn serve(config: Config, executors: &str) -> Result<(), Box<dyn Error>> {
         clock,
         sealer: Sealer::random()?,
         backend: Arc::new(embedded::over(scheduler.clone(), allowed, Duration::from_secs(300))),
-        catalogs: Catalogs::Configured(config.tables),
+        catalogs: Catalogs::Configured { tables: config.tables, stores: Arc::new(Stores::local_only()) },
         session: config.session,
         limits: config.limits,
-        locations: config.locations,
+        authorizer: Arc::new(Grants::new(config.grants, config.locations)),
         sharing: Sharing::Alone,
         trusted_proxies: Vec::new(),
         audit: Audit::off(),

@@ -20,6 +20,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use futures::TryStreamExt;
 use hyper_util::rt::TokioIo;
+use portcullis::access::CatalogDecides;
 use portcullis::audit::Audit;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use portcullis::config::{Limits, Session};
@@ -104,10 +105,10 @@ async fn gate(chain: Chain, cluster: &Embedded) -> Result<Running, Failed> {
         clock: Arc::new(SystemClock),
         sealer: Sealer::random()?,
         backend: Arc::new(cluster.backend()),
-        catalogs: Catalogs::Configured(Vec::new()),
+        catalogs: Catalogs::nothing(),
         session: Session::default(),
         limits: Limits::default(),
-        locations: Vec::new(),
+        authorizer: Arc::new(CatalogDecides),
         sharing: Sharing::Alone,
         trusted_proxies: vec!["127.0.0.0/8".parse()?],
         audit: Audit::off(),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 mod event;
+mod hidden;
 mod line;
 mod loss;
 mod queue;
@@ -22,15 +23,21 @@ mod writer;
 
 pub use event::{
     Admission, End, Event, Named, Origin, Outcome, Peer, Reload, SealedKind, SessionEnd, Statement, StatementKind,
-    StatementText, What,
+    StatementText, What, Wording,
 };
 
+pub(crate) use hidden::HidingKey;
+pub(crate) use line::MAX_SQL;
 use queue::{Queue, Unrecorded};
 use target::Target;
 
 /// Where the gate's decisions are recorded. Cheap to clone; all clones write to one place.
 #[derive(Clone, Debug)]
-pub struct Audit(Sink);
+pub struct Audit {
+    sink: Sink,
+    wording: Wording,
+    texts: HidingKey,
+}
 
 #[derive(Clone, Debug)]
 enum Sink {
@@ -42,7 +49,7 @@ impl Audit {
     /// Records nothing: for tests, for embedders who keep records of their own, and for a gate whose configuration
     /// asks for none.
     pub fn off() -> Self {
-        Self(Sink::Off)
+        Self::over(Sink::Off)
     }
 
     /// Appends to a file, which is made with mode 0600 if there is none.
@@ -72,9 +79,24 @@ impl Audit {
         Self::start(Target::Writer(writer))
     }
 
+    /// With this on record of the texts of statements; without being asked, it is [`Wording::Hash`].
+    #[must_use]
+    pub fn with_wording(self, wording: Wording) -> Self {
+        Self { wording, ..self }
+    }
+
+    /// What is to be on record of this text.
+    pub fn wording_of<'a>(&self, statement: &'a str) -> StatementText<'a> {
+        match (&self.sink, self.wording) {
+            (Sink::Off, _) => StatementText::None,
+            (Sink::Queue(_), Wording::Danger) => StatementText::Danger(statement),
+            (Sink::Queue(_), Wording::Hash) => StatementText::Hash(self.texts.hide(statement)),
+        }
+    }
+
     /// Records `event` if there is room for it, and counts it as lost otherwise. Never waits for the writer.
     pub fn record(&self, event: Event<'_>) {
-        let Sink::Queue(queue) = &self.0 else { return };
+        let Sink::Queue(queue) = &self.sink else { return };
         let unrecorded = Unrecorded::new(queue, event.time);
         let Ok(line) = line::of_event(&event) else { return };
         if let Some(place) = queue.free_place(&line) {
@@ -89,7 +111,7 @@ impl Audit {
     ///
     /// If the line found no room in time: it is counted as lost, and what it was to record should not happen.
     pub async fn record_or_wait(&self, event: Event<'_>, within: Duration) -> Result<(), AuditBehind> {
-        let Sink::Queue(queue) = &self.0 else { return Ok(()) };
+        let Sink::Queue(queue) = &self.sink else { return Ok(()) };
         // Dropped half-way, by a client that left, the line is lost as well and has to be counted.
         let unrecorded = Unrecorded::new(queue, event.time);
         let line = line::of_event(&event).map_err(|_unwritable| AuditBehind)?;
@@ -103,7 +125,7 @@ impl Audit {
     /// Goes on in a new file of the same path, after the old one was renamed. What was recorded before goes to the old
     /// one. If there can be no new file the old one is kept, and the log says so. Without effect on what is no file.
     pub fn reopen(&self) {
-        match &self.0 {
+        match &self.sink {
             Sink::Off => (),
             Sink::Queue(queue) => queue.reopen(),
         }
@@ -115,7 +137,7 @@ impl Audit {
     ///
     /// If it is not written by then; the process's log has the number of lines.
     pub async fn flush(&self, within: Duration) -> Result<(), AuditBehind> {
-        match &self.0 {
+        match &self.sink {
             Sink::Off => Ok(()),
             Sink::Queue(queue) => queue.flush(within).await,
         }
@@ -123,14 +145,18 @@ impl Audit {
 
     /// How many lines were lost since the start.
     pub fn lost(&self) -> u64 {
-        match &self.0 {
+        match &self.sink {
             Sink::Off => 0,
             Sink::Queue(queue) => queue.lost(),
         }
     }
 
     fn start(target: Target) -> io::Result<Self> {
-        Queue::start(target).map(Sink::Queue).map(Self)
+        Queue::start(target).map(Sink::Queue).map(Self::over)
+    }
+
+    fn over(sink: Sink) -> Self {
+        Self { sink, wording: Wording::Hash, texts: HidingKey::fresh() }
     }
 }
 

@@ -1,29 +1,31 @@
 //! What a principal's SQL is planned against: the seam for embedders and the configured tables.
 //!
 //! [`SessionBuilder`] makes a state per principal; [`ConfiguredCatalogs`] is the one behind `[catalog…]`. The tables
-//! are opened once and shared: a session costs pointers. Must not know a request or a token.
+//! are opened when they are used, once for everybody: a session costs pointers. Must not know a request or a token.
 
-use std::collections::HashMap;
+mod beginnings;
+mod configured;
+pub(crate) mod guarded;
+pub(crate) mod listing;
+mod slot;
+
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
 use async_trait::async_trait;
-use datafusion::catalog::{
-    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider,
-    SchemaProvider, TableProviderFactory,
-};
-use datafusion::common::{Constraints, DFSchema, TableReference};
-use datafusion::datasource::listing_table_factory::ListingTableFactory;
+use datafusion::catalog::CatalogProviderList;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionState;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::logical_expr::CreateExternalTable;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use portcullis_auth::Principal;
+use tokio::runtime::Handle;
 
+use self::configured::{Broken, Configured, Home};
+use self::listing::{Counted, FileTables};
+use self::slot::{Opener, Times};
 use crate::backend::QueryBackend;
-use crate::config::{Format, PartitionType, Table};
+use crate::config::Table;
 
 /// Builds the state that a principal's SQL is planned with.
 ///
@@ -39,50 +41,92 @@ pub trait SessionBuilder: fmt::Debug + Send + Sync + 'static {
 #[error("the session's catalog cannot be built: {0}")]
 pub struct BuildError(pub String);
 
-/// Catalogs from the configuration, the same for everybody in this version.
+/// Catalogs from the configuration, the same for everybody: what of it somebody sees is decided elsewhere.
+///
+/// A table is known by name at once and opened when somebody uses it. Its files are looked at again when it is used more
+/// than a minute later, and its columns are read again where they have changed. The cluster lists them for every query,
+/// so that a new file of known columns is read by the next one.
 #[derive(Debug)]
 pub struct ConfiguredCatalogs {
     backend: Arc<dyn QueryBackend>,
-    catalogs: Arc<MemoryCatalogProviderList>,
+    configured: Arc<Configured>,
+    counted: Arc<Counted>,
     runtime: Arc<RuntimeEnv>,
 }
 
 impl ConfiguredCatalogs {
-    /// Opens every configured table: its files must be there and their schema readable.
-    pub async fn open(
+    /// Knows every configured table, and has opened none. The catalogs and schemas in which sessions begin are there
+    /// whatever is in them, so that names resolve.
+    ///
+    /// # Errors
+    ///
+    /// When it is not made within a runtime, in which tables will be opened.
+    pub fn new<'a>(
         tables: &[Table],
-        default_catalog: &str,
-        default_schema: &str,
+        homes: impl IntoIterator<Item = (&'a str, &'a str)>,
         backend: Arc<dyn QueryBackend>,
-        runtime: Arc<RuntimeEnv>,
+        runtime: &RuntimeEnv,
     ) -> Result<Self, OpenError> {
-        let catalogs = Arc::new(MemoryCatalogProviderList::new());
+        let homes = homes.into_iter().map(|(catalog, schema)| (catalog.to_owned(), schema.to_owned())).collect();
+        Self::with_times(tables, homes, backend, runtime, Times::default()).map_err(|error| OpenError {
+            line: 0,
+            table: String::from("*"),
+            cause: error.strip_backtrace(),
+        })
+    }
+
+    fn with_times(
+        tables: &[Table],
+        homes: Vec<Home>,
+        backend: Arc<dyn QueryBackend>,
+        runtime: &RuntimeEnv,
+        times: Times,
+    ) -> Result<Self, DataFusionError> {
+        let runtime = without_listings(runtime)?;
         let state = backend.planning_state(backend.session_config()).with_runtime_env(Arc::clone(&runtime)).build();
-        // The session's defaults exist even when nothing is configured in them, so that names resolve.
-        schema(&catalogs, default_catalog, default_schema)
-            .map_err(|error| OpenError::new(0, default_catalog, &error))?;
-        for table in tables {
-            let name = format!("{}.{}.{}", table.catalog, table.schema, table.name);
-            let provider =
-                open_table(&state, table).await.map_err(|error| OpenError::new(table.line, &name, &error))?;
-            schema(&catalogs, &table.catalog, &table.schema)
-                .and_then(|schema| schema.register_table(table.name.clone(), provider))
-                .map_err(|error| OpenError::new(table.line, &name, &error))?;
-        }
-        Ok(Self { backend, catalogs, runtime })
+        let reactor = Handle::try_current().map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let counted = Arc::<Counted>::default();
+        let opener = Opener::new(state, reactor, Arc::clone(&counted), times);
+        let configured = Arc::new(Configured::new(tables, homes, opener));
+        Ok(Self { backend, configured, counted, runtime })
+    }
+
+    /// Opens every table, a few at a time, and tells those that cannot be opened, in the order of the configuration.
+    /// Each of them is also logged.
+    pub async fn open_all(&self) -> Vec<OpenError> {
+        let broken = self.configured.open_all().await.into_iter();
+        broken.map(|Broken { line, table, why }| OpenError { line, table, cause: why.to_string() }).collect()
+    }
+
+    /// Knows these tables instead, in all sessions and from the next statement on. A table that is configured as it was
+    /// before stays open.
+    pub fn replace(&self, tables: &[Table]) {
+        self.configured.replace(tables);
     }
 }
 
 #[async_trait]
 impl SessionBuilder for ConfiguredCatalogs {
     async fn build(&self, _principal: &Principal, config: SessionConfig) -> Result<SessionState, BuildError> {
-        Ok(self
+        let state = self
             .backend
-            .planning_state(config)
-            .with_catalog_list(Arc::clone(&self.catalogs) as Arc<dyn CatalogProviderList>)
-            .with_runtime_env(Arc::clone(&self.runtime))
-            .build())
+            .planning_state(config.with_extension(Arc::clone(&self.counted)))
+            .with_catalog_list(Arc::clone(&self.configured) as Arc<dyn CatalogProviderList>)
+            .with_runtime_env(Arc::clone(&self.runtime));
+        Ok(with_file_tables(state).build())
     }
+}
+
+/// `CREATE EXTERNAL TABLE` makes tables within the same bounds as the configuration.
+fn with_file_tables(state: SessionStateBuilder) -> SessionStateBuilder {
+    FORMATS.iter().fold(state, |state, format| state.with_table_factory((*format).to_owned(), Arc::new(FileTables)))
+}
+
+/// The same environment, except that a folder which was listed once is listed again.
+fn without_listings(runtime: &RuntimeEnv) -> Result<Arc<RuntimeEnv>, DataFusionError> {
+    let mut builder = RuntimeEnvBuilder::from_runtime_env(runtime);
+    builder.cache_manager = builder.cache_manager.with_list_files_cache(None).with_list_files_cache_limit(0);
+    builder.build_arc()
 }
 
 /// A configured table that cannot be opened.
@@ -94,85 +138,8 @@ pub struct OpenError {
     cause: String,
 }
 
-impl OpenError {
-    fn new(line: usize, table: &str, cause: &DataFusionError) -> Self {
-        Self { line, table: table.to_owned(), cause: cause.strip_backtrace() }
-    }
-}
+/// Formats of external tables, as SQL names them.
+const FORMATS: &[&str] = &["ARROW", "AVRO", "CSV", "JSON", "NDJSON", "PARQUET"];
 
-fn schema(
-    catalogs: &MemoryCatalogProviderList,
-    catalog: &str,
-    schema: &str,
-) -> Result<Arc<dyn SchemaProvider>, DataFusionError> {
-    let catalog = match catalogs.catalog(catalog) {
-        Some(known) => known,
-        None => {
-            let made: Arc<dyn CatalogProvider> = Arc::new(MemoryCatalogProvider::new());
-            catalogs.register_catalog(catalog.to_owned(), Arc::clone(&made));
-            made
-        }
-    };
-    match catalog.schema(schema) {
-        Some(known) => Ok(known),
-        None => {
-            let made: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
-            catalog.register_schema(schema, Arc::clone(&made))?;
-            Ok(made)
-        }
-    }
-}
-
-/// Options of a configured table are its format's; the engine wants that said.
-fn format_option(key: &str) -> String {
-    if key.starts_with("format.") { key.to_owned() } else { format!("format.{key}") }
-}
-
-fn partition_type(kind: PartitionType) -> DataType {
-    match kind {
-        PartitionType::Bigint => DataType::Int64,
-        PartitionType::Date => DataType::Date32,
-        PartitionType::Int => DataType::Int32,
-        PartitionType::Varchar => DataType::Utf8,
-    }
-}
-
-async fn open_table(
-    state: &SessionState,
-    table: &Table,
-) -> Result<Arc<dyn datafusion::catalog::TableProvider>, DataFusionError> {
-    let name = TableReference::full(table.catalog.clone(), table.schema.clone(), table.name.clone());
-    let format = match table.format {
-        Format::Arrow => "ARROW",
-        Format::Csv => "CSV",
-        Format::Json => "JSON",
-        Format::Parquet => "PARQUET",
-    };
-    let mut command = CreateExternalTable {
-        schema: Arc::new(DFSchema::empty()),
-        name,
-        locations: vec![table.location.to_string()],
-        file_type: format.to_owned(),
-        table_partition_cols: Vec::new(),
-        if_not_exists: false,
-        or_replace: false,
-        temporary: false,
-        definition: None,
-        order_exprs: Vec::new(),
-        unbounded: false,
-        options: table.options.iter().map(|(key, value)| (format_option(key), value.clone())).collect(),
-        constraints: Constraints::default(),
-        column_defaults: HashMap::new(),
-    };
-    let flat = ListingTableFactory::new().create(state, &command).await?;
-    if table.partitions.is_empty() {
-        return Ok(flat);
-    }
-    // The factory takes the partition columns' types from a whole schema only: the files', with those behind.
-    let files = flat.schema();
-    let partitions = table.partitions.iter().map(|(name, kind)| Field::new(name, partition_type(*kind), true));
-    let fields: Vec<Field> = files.fields().iter().map(|field| field.as_ref().clone()).chain(partitions).collect();
-    command.schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
-    command.table_partition_cols = table.partitions.iter().map(|(name, _)| name.clone()).collect();
-    ListingTableFactory::new().create(state, &command).await
-}
+#[cfg(test)]
+mod tests;

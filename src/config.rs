@@ -4,9 +4,11 @@
 //! is within its range, there is at least one authentication scheme. Must not know TOML, serde, the environment or the
 //! file system: `config/file.rs` is the only reader of those.
 
+mod access;
 pub mod auth;
 mod error;
 mod file;
+pub mod stores;
 #[cfg(test)]
 mod tests;
 
@@ -15,13 +17,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portcullis_auth::Secret;
+use portcullis_auth::{Principal, Secret};
 use url::Url;
 
+use crate::audit::Wording;
 use crate::backend::ballista::remote::RemoteConfig;
 use crate::limits::Rate;
 use crate::listen::Network;
 
+pub use access::{Grant, NamePattern, RowRule, TablePattern};
 pub use error::{LoadError, LoadErrors, Problem};
 
 /// A whole configuration.
@@ -41,6 +45,10 @@ pub struct Config {
     pub limits: Limits,
     /// The log.
     pub log: Log,
+    /// The stores that tables and locations may be in, besides local files; none by default.
+    pub object_stores: Vec<stores::ObjectStore>,
+    /// Who may do what with which tables, in the order of the file; nobody anything by default.
+    pub grants: Vec<Grant>,
     /// Where statements may reach outside the configured tables; nothing by default.
     pub locations: Vec<Location>,
     /// The configured tables, in the order of the file.
@@ -191,6 +199,15 @@ pub struct Embedded {
     pub vcores: usize,
     /// Where executors keep shuffle files.
     pub work_dir: WorkDir,
+    /// Memory in bytes that the tasks of one executor may use before they spill; 4 GiB by default.
+    pub memory: usize,
+    /// Bytes that the tasks of one executor may spill at a time; 50 GiB by default.
+    pub spill: usize,
+}
+
+impl Embedded {
+    pub(crate) const MEMORY: usize = 4 * 1024 * 1024 * 1024;
+    pub(crate) const SPILL: usize = 50 * 1024 * 1024 * 1024;
 }
 
 /// Where an embedded cluster works.
@@ -218,10 +235,42 @@ pub struct Session {
     pub default_catalog: String,
     /// The schema of unqualified names; `public` by default.
     pub default_schema: String,
+    /// `[session.role.<name>]`: what the two defaults are for who has that role.
+    pub roles: BTreeMap<String, Home>,
+    /// `[session.user.<name>]`: what they are for that principal, whatever its roles say.
+    pub users: BTreeMap<String, Home>,
     /// The keys that seal session tokens, tickets and handles.
     pub keys: SealKeys,
     /// What several gates tell each other about sessions that have ended.
     pub revocations: Revocations,
+}
+
+/// Where unqualified names are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The catalog.
+    pub catalog: String,
+    /// The schema.
+    pub schema: String,
+}
+
+impl Session {
+    /// The default catalog and schema of `principal`: those of its name; else those of the first of its roles, by
+    /// alphabet, that has some; else those of everybody.
+    pub fn defaults_for(&self, principal: &Principal) -> (&str, &str) {
+        let of_role = || principal.roles().iter().find_map(|role| self.roles.get(role));
+        match self.users.get(principal.name()).or_else(of_role) {
+            Some(home) => (&home.catalog, &home.schema),
+            None => (&self.default_catalog, &self.default_schema),
+        }
+    }
+
+    /// Every default catalog and schema that somebody could have, so that they can be there for all.
+    pub fn homes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let everybody = (self.default_catalog.as_str(), self.default_schema.as_str());
+        let others = self.roles.values().chain(self.users.values());
+        std::iter::once(everybody).chain(others.map(|home| (home.catalog.as_str(), home.schema.as_str())))
+    }
 }
 
 /// `session.revocations`.
@@ -242,6 +291,8 @@ impl Default for Session {
             max_total: 10_000,
             default_catalog: "portcullis".to_owned(),
             default_schema: "public".to_owned(),
+            roles: BTreeMap::new(),
+            users: BTreeMap::new(),
             keys: SealKeys::RandomPerProcess,
             revocations: Revocations::Unshared,
         }
@@ -319,7 +370,16 @@ pub struct RoleLimits {
 
 /// `[audit]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Audit {
+pub struct Audit {
+    /// Where lines go.
+    pub target: AuditTarget,
+    /// What they say of the texts of statements; a hash by default.
+    pub wording: Wording,
+}
+
+/// Where lines of the audit log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuditTarget {
     /// Into this file, which is appended to.
     File(PathBuf),
     /// Nowhere.
@@ -383,8 +443,8 @@ pub enum LogFormat {
 /// One `[[location]]`: where `CREATE EXTERNAL TABLE` and `COPY` may reach.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// A `file` or `s3` URL whose path ends with `/` and has no `..`, percent-encoded separator, query or fragment.
-    /// Symbolic links are not resolved.
+    /// A URL of a file or of something in a configured store, whose path ends with `/` and has no `..`,
+    /// percent-encoded separator, query or fragment. Symbolic links are not resolved.
     pub prefix: Url,
     /// Who may.
     pub to: NonEmpty<Grantee>,
@@ -423,7 +483,7 @@ pub struct Table {
     pub schema: String,
     /// The table.
     pub name: String,
-    /// A `file` URL of something that exists; it ends with `/` when that is a folder.
+    /// A `file` URL of something that exists, or a URL in a configured store; it ends with `/` when that is a folder.
     pub location: Url,
     /// The format of the files.
     pub format: Format,
@@ -440,6 +500,8 @@ pub struct Table {
 pub enum Format {
     /// Arrow IPC files.
     Arrow,
+    /// Apache Avro.
+    Avro,
     /// Comma separated values.
     Csv,
     /// One JSON object a line.

@@ -14,7 +14,7 @@ use portcullis_auth::{BoxFuture, Clock};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use crate::audit::Audit;
+use crate::audit::{Audit, HidingKey};
 use crate::limits::{Limiter, PerPrincipal};
 use crate::status::{Class, Failure, RequestId};
 
@@ -29,7 +29,7 @@ mod source;
 
 use body::{Life, Used, Whole};
 use chain::{Chain, DuplicateName};
-use keeper::{Admitted, CallKind, Cookie, Keeper, NameKey};
+use keeper::{Admitted, CallKind, Cookie, Keeper};
 use session::{SessionTokens, Sessions};
 
 /// What a gate is made of.
@@ -47,23 +47,35 @@ pub struct GateParts {
     pub principals: Arc<PerPrincipal>,
     /// Where decisions are written down.
     pub audit: Audit,
+    /// For how long nobody may read an answer before its call is given up.
+    pub patience: Duration,
 }
 
 /// Puts a [`Gate`] in front of a service.
 #[derive(Clone, Debug)]
 pub struct GateLayer {
     keeper: Arc<Keeper>,
+    patience: Duration,
 }
 
 impl GateLayer {
     /// A gate that asks for session tokens first and then the chain.
     pub fn new(parts: GateParts) -> Result<Self, DuplicateName> {
-        let GateParts { chain, sessions, clock, strangers, principals, audit } = parts;
+        let GateParts { chain, sessions, clock, strangers, principals, audit, patience } = parts;
         let makers = chain.schemes().map(Arc::clone).collect();
         let tokens = SessionTokens::new(Arc::clone(&sessions), makers, chain.certificates());
         let chain = chain.preceded_by(Arc::new(tokens))?;
         Ok(Self {
-            keeper: Arc::new(Keeper { chain, sessions, clock, strangers, principals, audit, names: NameKey::fresh() }),
+            keeper: Arc::new(Keeper {
+                chain,
+                sessions,
+                clock,
+                strangers,
+                principals,
+                audit,
+                names: HidingKey::fresh(),
+            }),
+            patience,
         })
     }
 }
@@ -72,7 +84,7 @@ impl<S> Layer<S> for GateLayer {
     type Service = Gate<S>;
 
     fn layer(&self, inner: S) -> Gate<S> {
-        Gate { keeper: Arc::clone(&self.keeper), inner }
+        Gate { keeper: Arc::clone(&self.keeper), patience: self.patience, inner }
     }
 }
 
@@ -80,6 +92,7 @@ impl<S> Layer<S> for GateLayer {
 #[derive(Clone)]
 pub struct Gate<S> {
     keeper: Arc<Keeper>,
+    patience: Duration,
     inner: S,
 }
 
@@ -98,7 +111,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let keeper = Arc::clone(&self.keeper);
+        let (keeper, patience) = (Arc::clone(&self.keeper), self.patience);
         // The clone that was polled ready is the one to call.
         let unready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, unready);
@@ -121,7 +134,7 @@ where
                         Cookie::Nothing => (),
                     }
                     let life = Life::new(ends, Arc::clone(&keeper.clock), id);
-                    Ok(response.map(|body| Body::new(Used::new(body, in_use, life))))
+                    Ok(response.map(|body| Body::new(Used::new(body, in_use, life, patience))))
                 }
                 Err(failure) => Ok(refusal(failure, id)),
             }

@@ -26,6 +26,7 @@
 //!
 //! `tests/tidy.rs` holds those of them that a search can see.
 
+pub mod access;
 pub mod audit;
 pub mod backend;
 pub mod catalog;
@@ -46,5 +47,6 @@ mod slots;
 pub mod sql;
 pub mod stack;
 pub mod status;
+pub mod stores;
 pub mod tls;
 pub mod workspace;

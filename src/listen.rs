@@ -93,7 +93,7 @@ pub struct ListenLimits {
     pub strangers: Arc<Limiter>,
     /// From where a PROXY protocol header is believed, and required. Empty: from nowhere.
     pub trusted_proxies: Vec<Network>,
-    /// Where TLS handshakes that failed are put on record.
+    /// Where TLS handshakes that failed, and limits of connections, are put on record.
     pub audit: Audit,
     /// The time of the record.
     pub clock: Arc<dyn Clock>,

@@ -11,7 +11,7 @@ use portcullis_auth_api_key::{ApiKeys, KeyFile};
 use portcullis_auth_jwt::{
     ClaimPath, DenyList, Http, IssuerConfig, Jwt, KeySource, Roles, StaticKeys, TokenType, Trust,
 };
-use portcullis_auth_mtls::{ClientCertificates, Eku, Field, Rule, Rules};
+use portcullis_auth_mtls::{ClientCertificates, Eku, Field, Rule, RulePart, Rules, check_roles};
 use portcullis_auth_password::{HashingConfig, Passwords, UserFile};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -32,6 +32,7 @@ pub struct Schemes {
     chain: Chain,
     sources: Vec<Source>,
     tokens: Option<Arc<Jwt>>,
+    notes: Vec<String>,
 }
 
 /// What was read again, and not used yet.
@@ -77,7 +78,7 @@ impl Schemes {
         clients: &config::ClientCertificates,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, SchemeError> {
-        let mut made = Made { sources: Vec::new(), tokens: None };
+        let mut made = Made { sources: Vec::new(), tokens: None, notes: Vec::new() };
         let mut schemes: Vec<Arc<dyn Authenticator>> = Vec::new();
         for entry in entries.iter() {
             let scheme = match &entry.scheme {
@@ -98,7 +99,7 @@ impl Schemes {
         for scheme in schemes {
             chain = chain.then(scheme)?;
         }
-        Ok(Self { chain, sources: made.sources, tokens: made.tokens })
+        Ok(Self { chain, sources: made.sources, tokens: made.tokens, notes: made.notes })
     }
 
     /// The chain.
@@ -120,9 +121,9 @@ impl Schemes {
         self.sources.iter().map(Source::file)
     }
 
-    /// What an operator should know about the files: each note is one line.
-    pub fn notes(&self) -> Vec<String> {
-        self.sources.iter().flat_map(Source::notes).collect()
+    /// What an operator should know about the rules and the files as they were at the start: each note is one line.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Fetches the keys of issuers once and says what failed. A failure is no reason not to start: tokens of that
@@ -163,6 +164,7 @@ impl std::fmt::Debug for Fresh {
 struct Made {
     sources: Vec<Source>,
     tokens: Option<Arc<Jwt>>,
+    notes: Vec<String>,
 }
 
 impl Made {
@@ -186,12 +188,17 @@ impl Made {
                     return Err(unusable(name, &"clients are not asked for certificates"));
                 };
                 let rules = rules(name, certificates, ca)?;
+                self.notes.extend(rules.notes().into_iter().map(|note| format!("scheme `{name}`: {note}")));
                 let scheme = Arc::new(ClientCertificates::new(name, rules));
                 self.sources.push(Source::Rules(Arc::clone(&scheme), certificates.clone(), ca.clone()));
                 Ok(scheme)
             }
             Scheme::Password(file) => {
-                let users = Passwords::new(name, user_file(file)?, HashingConfig::default());
+                let users = user_file(file)?;
+                let weak =
+                    |user| format!("{}: the hash of user `{user}` is weaker than OWASP asks for", file.display());
+                self.notes.extend(users.weak().into_iter().map(weak));
+                let users = Passwords::new(name, users, HashingConfig::default());
                 let users = Arc::new(users.map_err(|error| unusable(name, &error))?);
                 self.sources.push(Source::Users(Arc::clone(&users), file.clone()));
                 Ok(users)
@@ -254,21 +261,6 @@ impl Source {
             | Self::Keys(_, file)
             | Self::Rules(_, _, file)
             | Self::Users(_, file) => file,
-        }
-    }
-
-    /// Read once more: a note is worth a millisecond at start.
-    fn notes(&self) -> Vec<String> {
-        match self {
-            Self::Users(_, file) => match user_file(file) {
-                Ok(users) => users
-                    .weak()
-                    .into_iter()
-                    .map(|user| format!("{}: the hash of user `{user}` is weaker than OWASP asks for", file.display()))
-                    .collect(),
-                Err(_) => Vec::new(),
-            },
-            Self::Denied(..) | Self::KeySet(..) | Self::Keys(..) | Self::Rules(..) => Vec::new(),
         }
     }
 
@@ -350,13 +342,7 @@ fn issuer_config(name: &str, issuer: &Issuer) -> Result<IssuerConfig, SchemeErro
 
 fn rules(name: &str, certificates: &auth::Certificates, ca: &Path) -> Result<Rules, SchemeError> {
     let rule = |rule: &auth::CertificateRule| {
-        let field = match rule.field {
-            CertificateField::Cn => Field::Cn,
-            CertificateField::Dns => Field::Dns,
-            CertificateField::Email => Field::Email,
-            CertificateField::Uri => Field::Uri,
-        };
-        Rule::parse(field, &rule.pattern, &rule.name).map_err(|error| unusable(name, &error))
+        Rule::parse(field(rule.field), &rule.pattern, &rule.name).map_err(|error| unusable(name, &error))
     };
     let principals = certificates.principals.iter().map(rule).collect::<Result<_, _>>()?;
     let roles = certificates.roles.iter().map(|(name, roles)| (name.clone(), roles.iter().cloned().collect()));
@@ -369,6 +355,41 @@ fn rules(name: &str, certificates: &auth::Certificates, ca: &Path) -> Result<Rul
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| wrong(ca, &error))?;
     Rules::new(principals, roles.collect(), &authorities, usage).map_err(|error| unusable(name, &error))
+}
+
+fn field(field: CertificateField) -> Field {
+    match field {
+        CertificateField::Cn => Field::Cn,
+        CertificateField::Dns => Field::Dns,
+        CertificateField::Email => Field::Email,
+        CertificateField::Uri => Field::Uri,
+    }
+}
+
+/// Whether a rule for certificates can be used, for whoever knows where it is written.
+pub(crate) fn judge_rule(rule: &auth::CertificateRule) -> Result<(), WrongRule> {
+    Rule::parse(field(rule.field), &rule.pattern, &rule.name).map(drop).map_err(|error| match error.part() {
+        RulePart::Name => WrongRule::Name(error.problem()),
+        RulePart::Pattern => WrongRule::Pattern(error.problem()),
+    })
+}
+
+/// The half of a rule that is wrong, and what is said of it: "is empty".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrongRule {
+    Name(&'static str),
+    Pattern(&'static str),
+}
+
+/// Whether somebody of this name can have these roles: else which of the names is wrong, and what is said of it.
+pub(crate) fn judge_roles(principal: &str, roles: &[String]) -> Result<(), (String, &'static str)> {
+    check_roles(principal, roles.iter().map(String::as_str))
+        .map_err(|error| (error.given().to_owned(), error.problem()))
+}
+
+/// Whether a text leads to a claim of a token.
+pub(crate) fn leads_to_a_claim(text: &str) -> bool {
+    text.parse::<ClaimPath>().is_ok()
 }
 
 fn role(clients: &config::ClientCertificates) -> CertificateRole {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use portcullis_auth::{Clock, Secret};
+use portcullis_auth::{Authorizer, Clock, Secret};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -22,7 +22,7 @@ use tower::Service;
 use crate::audit::{Audit, Event, Origin, What};
 use crate::backend::QueryBackend;
 use crate::catalog::{ConfiguredCatalogs, SessionBuilder};
-use crate::config::{Limits, Location, Session, Table};
+use crate::config::{Limits, Session, Table};
 use crate::flight::{Core, Flight, Parts, QueryLimits};
 use crate::gate::chain::Chain;
 use crate::gate::session::{SessionPolicy, Sessions, Sharing};
@@ -31,8 +31,9 @@ use crate::limits::{Limiter, PerPrincipal, Rates, Ticks};
 use crate::listen::{ListenLimits, Listener, Network, Transport};
 use crate::local::Local;
 use crate::seal::Sealer;
-use crate::sql::{Locations, SqlCaps, Statements};
+use crate::sql::{SqlCaps, Statements};
 use crate::stack::{self, Stack, StackLimits};
+use crate::stores::Stores;
 use crate::workspace::Template;
 use arrow_flight::flight_service_server::FlightServiceServer;
 
@@ -57,8 +58,8 @@ pub struct Server {
     pub session: Session,
     /// Limits.
     pub limits: Limits,
-    /// Where sessions may read files from.
-    pub locations: Vec<Location>,
+    /// Who may do what; see [`crate::access`] for what the configuration and builders of catalogs make of it.
+    pub authorizer: Arc<dyn Authorizer>,
     /// Who else knows the sealing keys.
     pub sharing: Sharing,
     /// From where a PROXY protocol header is required and believed.
@@ -73,7 +74,19 @@ pub enum Catalogs {
     /// An embedder's own builder.
     Built(Arc<dyn SessionBuilder>),
     /// The configured tables.
-    Configured(Vec<Table>),
+    Configured {
+        /// Which, and where.
+        tables: Vec<Table>,
+        /// What their files are read through in the gate; the cluster has its own.
+        stores: Arc<Stores>,
+    },
+}
+
+impl Catalogs {
+    /// No tables: constants, and what sessions make.
+    pub fn nothing() -> Self {
+        Self::Configured { tables: Vec::new(), stores: Arc::new(Stores::local_only()) }
+    }
 }
 
 /// A gate that listens.
@@ -84,6 +97,8 @@ pub struct Running {
     tasks: JoinSet<()>,
     core: Arc<Core>,
     sessions: Arc<Sessions>,
+    /// None where an embedder's builder makes them.
+    configured: Option<Arc<ConfiguredCatalogs>>,
     audit: Audit,
     clock: Arc<dyn Clock>,
 }
@@ -105,6 +120,9 @@ pub enum StartError {
     /// The gate's own engine did not start.
     #[error(transparent)]
     Local(#[from] crate::local::StartError),
+    /// The stores cannot be put into the engine.
+    #[error("the stores cannot be used: {0}")]
+    Stores(datafusion::error::DataFusionError),
     /// The planning threads did not start.
     #[error("the planning threads did not start: {0}")]
     Planner(std::io::Error),
@@ -166,22 +184,20 @@ impl Server {
 
     async fn assemble(self) -> Result<Assembled, StartError> {
         let local = Local::start(LOCAL_THREADS, LOCAL_MEMORY)?;
-        let builder: Arc<dyn SessionBuilder> = match self.catalogs {
-            Catalogs::Built(builder) => builder,
-            Catalogs::Configured(tables) => Arc::new(
-                ConfiguredCatalogs::open(
-                    &tables,
-                    &self.session.default_catalog,
-                    &self.session.default_schema,
-                    Arc::clone(&self.backend),
-                    local.environment(),
-                )
-                .await?,
-            ),
+        let (builder, configured): (Arc<dyn SessionBuilder>, _) = match self.catalogs {
+            Catalogs::Built(builder) => (builder, None),
+            Catalogs::Configured { tables, stores } => {
+                let environment = stores.within(&local.environment()).map_err(StartError::Stores)?;
+                let backend = Arc::clone(&self.backend);
+                let opened = ConfiguredCatalogs::new(&tables, self.session.homes(), backend, &environment)?;
+                let opened = Arc::new(opened);
+                (Arc::clone(&opened) as _, Some(opened))
+            }
         };
+        let session = Arc::new(self.session);
         let sealer = Arc::new(self.sealer);
         let caps = SqlCaps { bytes: self.limits.sql_bytes, depth: self.limits.sql_depth, chain: self.limits.sql_chain };
-        let statements = Statements::new(caps, Locations::new(self.locations)).map_err(StartError::Planner)?;
+        let statements = Statements::new(caps, Arc::clone(&self.authorizer)).map_err(StartError::Planner)?;
         let roles = self.limits.roles.iter();
         let core = Core::new(Parts {
             backend: Arc::clone(&self.backend),
@@ -190,9 +206,9 @@ impl Server {
             statements,
             template: Template {
                 builder,
+                authorizer: self.authorizer,
                 backend: self.backend,
-                default_catalog: self.session.default_catalog.clone(),
-                default_schema: self.session.default_schema.clone(),
+                session: Arc::clone(&session),
                 sql_depth: self.limits.sql_depth,
             },
             local,
@@ -201,14 +217,14 @@ impl Server {
                 running_per_principal: self.limits.queries_per_principal,
                 running_per_role: roles.clone().map(|(role, limits)| (role.clone(), limits.queries)).collect(),
                 timeout: self.limits.query_timeout,
-                prepared_lifetime: self.session.lifetime,
+                prepared_lifetime: session.lifetime,
             },
         });
         let policy = SessionPolicy {
-            idle: self.session.idle,
-            lifetime: self.session.lifetime,
-            max_per_principal: self.session.max_per_principal,
-            max_total: self.session.max_total,
+            idle: session.idle,
+            lifetime: session.lifetime,
+            max_per_principal: session.max_per_principal,
+            max_total: session.max_total,
         };
         let list = match &self.sharing {
             Sharing::Listed(list) => Some(Arc::clone(list)),
@@ -232,6 +248,7 @@ impl Server {
             strangers: Arc::clone(&strangers),
             principals: Arc::clone(&principals),
             audit: self.audit.clone(),
+            patience: self.limits.query_timeout,
         })?;
 
         let flight = FlightServiceServer::new(Flight::new(Arc::clone(&core), Arc::clone(&sessions)))
@@ -256,8 +273,21 @@ impl Server {
         if let Some(list) = list {
             tasks.spawn(list.keep_in_step(stop.clone()));
         }
-        let running =
-            Running { address: self.listen, stop, tasks, core, sessions, audit: self.audit, clock: self.clock };
+        if let Some(configured) = &configured {
+            // What cannot be opened is logged at start, and the others are warm. Nobody waits for it.
+            let (configured, until) = (Arc::clone(configured), stop.clone());
+            tasks.spawn(async move { drop(until.run_until_cancelled(configured.open_all()).await) });
+        }
+        let running = Running {
+            address: self.listen,
+            stop,
+            tasks,
+            core,
+            sessions,
+            configured,
+            audit: self.audit,
+            clock: self.clock,
+        };
         Ok(Assembled { gate, flight, running, strangers })
     }
 }
@@ -306,6 +336,11 @@ impl Running {
     /// Sessions open at the moment.
     pub fn sessions_open(&self) -> usize {
         self.sessions.count()
+    }
+
+    /// The configured tables; nothing where an embedder's builder makes catalogs.
+    pub fn configured(&self) -> Option<&Arc<ConfiguredCatalogs>> {
+        self.configured.as_ref()
     }
 
     /// Takes no new connections, lets running streams finish within `grace`, then stops.

@@ -8,7 +8,10 @@ mod caps;
 mod expansion;
 pub(crate) mod failure;
 mod files;
+mod identity;
+mod leakproof;
 mod planner;
+mod policy;
 pub mod settings;
 mod wire_types;
 
@@ -22,8 +25,9 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
 use futures::executor::block_on;
+use portcullis_auth::{Authorizer, Principal};
 
-pub use self::access::Locations;
+use self::access::Asker;
 pub use self::caps::SqlCaps;
 use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
@@ -35,7 +39,7 @@ use crate::workspace::Workspace;
 #[derive(Debug)]
 pub struct Statements {
     caps: SqlCaps,
-    locations: Locations,
+    authorizer: Arc<dyn Authorizer>,
     planner: Planner,
     planning: Slots,
 }
@@ -93,9 +97,9 @@ pub enum SessionStatement {
 
 impl Statements {
     /// A compiler with its own planning threads.
-    pub fn new(caps: SqlCaps, locations: Locations) -> std::io::Result<Self> {
+    pub fn new(caps: SqlCaps, authorizer: Arc<dyn Authorizer>) -> std::io::Result<Self> {
         let planning = Slots::new(PLANNING);
-        Ok(Self { caps, locations, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
+        Ok(Self { caps, authorizer, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
     /// The bytes of the longest statement.
@@ -110,12 +114,12 @@ impl Statements {
         let state = workspace.state().await?;
         let principal = workspace.principal().clone();
         let place = self.planning.take(principal.key(), PLANNING_ROOM).await.map_err(|Full| busy())?;
-        let (sql, caps, locations) = (sql.to_owned(), self.caps.clone(), self.locations.clone());
+        let (sql, caps, authorizer) = (sql.to_owned(), self.caps.clone(), Arc::clone(&self.authorizer));
         self.planner
             .run(move || {
                 // Until the thread is done, whether somebody still waits for it or not.
                 let _place = place;
-                block_on(plan(&state, &sql, &caps, &locations, &principal))
+                block_on(plan(&state, &sql, &caps, authorizer.as_ref(), &principal))
             })
             .await
             .map_err(|error| match error {
@@ -138,8 +142,8 @@ async fn plan(
     state: &Arc<SessionState>,
     sql: &str,
     caps: &SqlCaps,
-    locations: &Locations,
-    principal: &portcullis_auth::Principal,
+    authorizer: &dyn Authorizer,
+    principal: &Principal,
 ) -> Result<Compiled, Failure> {
     caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
@@ -147,7 +151,8 @@ async fn plan(
     caps.check_statement(&statement)?;
     expansion::check(&statement, state).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
-    let plan = access::authorize(plan, state, locations, principal)?;
+    let asker = Asker::new(state, principal, authorizer);
+    let plan = access::authorize(plan, &asker)?;
     let facts = facts(&plan);
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state), facts };
     match plan {
@@ -175,7 +180,8 @@ async fn plan(
             }
             let query = wire_types::readable(query)?;
             let schema = wire_types::declared(&query);
-            let place = access::place(&query, state)?;
+            let place = access::place(&query)?;
+            let query = policy::enforce(query, &asker)?;
             let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
             if place == access::Place::Cluster {
                 files::present(&optimized, state).await?;
@@ -282,4 +288,6 @@ const PLANNING_ROOM: Room = Room { places: 3, waiting: 512 };
 const QUEUE: usize = 1024;
 const PLANNING: Duration = Duration::from_secs(10);
 
+pub(crate) use self::access::ABOUT_FILES;
+pub(crate) use self::identity::functions as identity_functions;
 pub(crate) use self::wire_types::client_type;

@@ -34,11 +34,13 @@ pub struct StackLimits {
     pub calls: usize,
     /// Streams of one connection; a client opens one per endpoint it reads, and some for control calls.
     pub streams_per_connection: u32,
+    /// When a client is told to open another connection.
+    pub connection_age: Duration,
 }
 
 impl Default for StackLimits {
     fn default() -> Self {
-        Self { calls: 8192, streams_per_connection: 256 }
+        Self { calls: 8192, streams_per_connection: 256, connection_age: Duration::from_secs(30 * 60) }
     }
 }
 
@@ -59,6 +61,9 @@ pub fn server(limits: &StackLimits) -> Server {
         // A client that vanished is noticed within a minute, and its queries are cancelled.
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        // A connection is told to end after a while, and its running streams may: nobody sits on a place for ever. (With a
+        // grace as well, tonic would cut it off and never say so.)
+        .max_connection_age(limits.connection_age)
         // Uploads in bulk need room on the way; adaptive windows would grow without asking the memory.
         .http2_adaptive_window(Some(false))
         .initial_stream_window_size(4 * 1024 * 1024)

@@ -13,15 +13,16 @@ use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder}
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
-use portcullis_auth::Principal;
+use portcullis_auth::{Authorizer, Principal};
 use tokio::time::Instant;
 
 use self::overlay::{Overlay, OverlayCatalogList};
 use crate::backend::{BackendSession, QueryBackend};
 use crate::catalog::SessionBuilder;
-use crate::sql::SessionStatement;
-use crate::sql::failure;
+use crate::catalog::guarded::{Viewer, Visible};
+use crate::config::Session;
 use crate::sql::settings::{self, Refused};
+use crate::sql::{ABOUT_FILES, SessionStatement, failure, identity_functions};
 use crate::status::{Class, Failure};
 
 /// Where a new workspace starts.
@@ -29,12 +30,12 @@ use crate::status::{Class, Failure};
 pub struct Template {
     /// Makes the state for a principal.
     pub builder: Arc<dyn SessionBuilder>,
+    /// Decides what of it the principal sees.
+    pub authorizer: Arc<dyn Authorizer>,
     /// The cluster whose session configuration is used.
     pub backend: Arc<dyn QueryBackend>,
-    /// The default catalog of a new session.
-    pub default_catalog: String,
-    /// The default schema of a new session.
-    pub default_schema: String,
+    /// Where unqualified names are looked up.
+    pub session: Arc<Session>,
     /// Nesting that the parser accepts.
     pub sql_depth: usize,
 }
@@ -183,13 +184,14 @@ impl Workspace {
     }
 
     async fn build(&self) -> Result<SessionState, Failure> {
+        let (catalog, schema) = self.template.session.defaults_for(&self.principal);
         let mut config = self
             .template
             .backend
             .session_config()
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
-            .with_default_catalog_and_schema(&self.template.default_catalog, &self.template.default_schema)
+            .with_default_catalog_and_schema(catalog, schema)
             // The parser counts several levels for one of `sql_depth`, which was held against the tokens before.
             .set_usize("datafusion.sql_parser.recursion_limit", self.template.sql_depth.saturating_mul(PARSER_LEVELS));
         for (key, value) in self.settings.lock().iter() {
@@ -204,18 +206,24 @@ impl Workspace {
             .await
             .map_err(|_| away().because("the session builder did not answer in time"))?
             .map_err(|error| away().because(error))?;
-        let base = Arc::clone(state.catalog_list());
-        let list = OverlayCatalogList::new(base, Arc::clone(&self.overlay));
+        let viewer = Viewer {
+            principal: self.principal.clone(),
+            authorizer: Arc::clone(&self.template.authorizer),
+            home: (catalog.to_owned(), schema.to_owned()),
+        };
+        let seen = Arc::new(Visible::new(Arc::clone(state.catalog_list()), viewer));
+        let list = OverlayCatalogList::new(seen, Arc::clone(&self.overlay));
         let mut state = SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build();
         for function in ABOUT_FILES {
             state.deregister_udf(function).map_err(Failure::internal)?;
+        }
+        for function in identity_functions(&self.principal) {
+            state.register_udf(function).map_err(Failure::internal)?;
         }
         Ok(state)
     }
 }
 
-/// Functions that tell where on the server a row was read.
-const ABOUT_FILES: &[&str] = &["input_file_name", "file_row_index"];
 /// What a bracket with a subquery in it costs at most.
 const PARSER_LEVELS: usize = 4;
 const BUILD: Duration = Duration::from_secs(30);

@@ -110,7 +110,8 @@ pub enum What<'a> {
         /// The address of the Flight port.
         address: SocketAddr,
     },
-    /// A limit other than those of sign-in was reached.
+    /// A limit was reached, by a connection or by an identity. A call whose credential has to wait is
+    /// [`What::AuthnThrottled`].
     LimitExceeded {
         /// Which limit.
         limit: &'a str,
@@ -283,11 +284,22 @@ pub enum StatementKind {
     Unknown,
 }
 
-/// Whether the text of a statement is on record.
+/// What the record has of the text of a statement.
 #[derive(Clone, Copy, Debug)]
 pub enum StatementText<'a> {
-    /// It is, with all literals in it, which may be personal or secret: only if the operator has asked for that.
+    /// The text, with all literals in it, which may be personal or secret: only if the operator has asked for that.
     Danger(&'a str),
-    /// It is not.
+    /// The start of a keyed hash of it, good enough to see that it was the same one again.
+    Hash([u8; 16]),
+    /// Nothing: there was no text, or there is no record.
     None,
+}
+
+/// What the operator wants to have on record of the texts of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wording {
+    /// The texts themselves, with their literals.
+    Danger,
+    /// A hash.
+    Hash,
 }

@@ -203,6 +203,7 @@ fn statement_members<M: SerializeMap>(map: &mut M, statement: &Statement<'_>) ->
     }
     match sql {
         StatementText::Danger(sql) => map.serialize_entry("sql", &Cut { text: sql, most: MAX_SQL }),
+        StatementText::Hash(hash) => map.serialize_entry("sql_hash", &Hex(hash)),
         StatementText::None => Ok(()),
     }
 }
@@ -367,7 +368,7 @@ const VERSION: u8 = 1;
 /// Characters of a string.
 const MAX_TEXT: usize = 256;
 /// Characters of a statement.
-const MAX_SQL: usize = 4096;
+pub(crate) const MAX_SQL: usize = 4096;
 /// Members of a list.
 const MAX_LIST: usize = 50;
 /// Bytes that most lines have room in.

@@ -28,6 +28,22 @@ async fn lines_are_written_in_order_and_a_flush_waits_for_them() {
 }
 
 #[tokio::test]
+async fn a_text_is_on_record_as_a_hash_unless_it_is_asked_for() {
+    let sql = "SELECT 'secret'";
+    let audit = Disk::new(State::Good).audit();
+    let hash = |audit: &Audit, sql| match audit.wording_of(sql) {
+        StatementText::Hash(hash) => Some(hash),
+        StatementText::Danger(_) | StatementText::None => None,
+    };
+    let first = hash(&audit, sql).unwrap();
+    assert_eq!(hash(&audit.clone(), sql), Some(first), "the same again");
+    assert_ne!(hash(&audit, "SELECT 'Secret'"), Some(first));
+    assert_ne!(hash(&Disk::new(State::Good).audit(), sql), Some(first), "nobody else can look it up");
+    assert!(matches!(audit.with_wording(Wording::Danger).wording_of(sql), StatementText::Danger(text) if text == sql));
+    assert!(matches!(Audit::off().with_wording(Wording::Danger).wording_of(sql), StatementText::None));
+}
+
+#[tokio::test]
 async fn a_full_queue_says_on_record_how_many_lines_are_missing() {
     let disk = Disk::new(State::Stuck);
     let audit = disk.audit();

@@ -26,14 +26,25 @@ pub(super) fn run(file: &Path) -> Result<(), Ended> {
     config.server.listen = SocketAddr::new(listen.ip(), 0);
     let tables = config.tables.len();
     on_runtime(async move {
-        let Started { gate, cluster, reloading } = start(file, config).await?;
-        for note in reloading.schemes.notes().into_iter().chain(reloading.schemes.fetch_keys().await) {
+        let Started { gate, cluster, reloading: _, notes } = start(file, config).await?;
+        for note in notes {
             say(format_args!("note: {note}"))?;
         }
         let answered = one_row(&*cluster.backend()).await;
+        let broken = match gate.configured() {
+            Some(configured) => configured.open_all().await,
+            None => Vec::new(),
+        };
         gate.drain(Duration::from_secs(1)).await;
         cluster.stop().await;
-        answered.map_err(|error| Ended::Unreachable(format!("the cluster does not answer a query: {error}")))
+        answered.map_err(|error| Ended::Unreachable(format!("the cluster does not answer a query: {error}")))?;
+        match broken.is_empty() {
+            true => Ok(()),
+            false => {
+                let lines = broken.iter().map(|error| format!("{}:{error}", file.display()));
+                Err(Ended::Configuration(lines.collect::<Vec<_>>().join("\n")))
+            }
+        }
     })?;
     say(format_args!("ok: {} would listen on {listen} with {tables} tables", file.display()))
 }

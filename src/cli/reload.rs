@@ -1,7 +1,9 @@
-//! Reading again what may change while the gate serves: certificates, CAs, CRLs, users, keys, deny lists.
+//! Reading again what may change while the gate serves: certificates, CAs, CRLs, users, keys, deny lists, and of the
+//! configuration its grants and locations.
 //!
 //! On `SIGHUP`, and when a file changes. All or nothing: everything is read and judged before any of it is used, and
-//! what was there before stays when something is wrong. Must not read the configuration itself: that takes a restart.
+//! what was there before stays when something is wrong. Must not use what else the configuration says by then: that
+//! takes a restart.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +14,18 @@ use portcullis_auth::Clock;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Grants, SharedGrants};
 use crate::audit::{Audit, Event, Origin, Reload, What};
-use crate::config::TlsFiles;
+use crate::config::{Config, TlsFiles};
 use crate::schemes::Schemes;
 use crate::tls::TlsIdentity;
 
 /// What can be read again.
 #[derive(Debug)]
 pub(super) struct Reloading {
+    /// The configuration.
+    pub(super) file: PathBuf,
+    pub(super) grants: Arc<SharedGrants>,
     pub(super) schemes: Arc<Schemes>,
     pub(super) tls: Tls,
     pub(super) audit: Audit,
@@ -63,10 +69,10 @@ impl Reloading {
     }
 
     fn reload(&self) {
-        let outcome = self.read_again();
-        let what = match &outcome {
+        let read = self.read_again();
+        let outcome = match &read {
             Ok(()) => {
-                tracing::info!("certificates, users and keys were read again");
+                tracing::info!("certificates, users, keys, grants and locations were read again");
                 Reload::Ok
             }
             Err(problem) => {
@@ -74,11 +80,15 @@ impl Reloading {
                 Reload::Failed { problem }
             }
         };
-        let what = What::Reloaded { what: "credentials", outcome: what };
-        self.audit.record(Event { time: self.clock.now(), origin: Origin::Gate, what });
+        for part in ["credentials", "grants"] {
+            let what = What::Reloaded { what: part, outcome };
+            self.audit.record(Event { time: self.clock.now(), origin: Origin::Gate, what });
+        }
     }
 
     fn read_again(&self) -> Result<(), String> {
+        let config = Config::load(&self.file).map_err(|errors| errors.to_string().replace('\n', "; "))?;
+        let grants = Grants::new(config.grants, config.locations);
         let schemes = self.schemes.read_again().map_err(|error| error.to_string())?;
         match &self.tls {
             Tls::From(files, serving) => {
@@ -88,6 +98,10 @@ impl Reloading {
             Tls::Plaintext => (),
         }
         schemes.take_effect();
+        for note in grants.of_nothing(&config.tables) {
+            tracing::warn!("{note}");
+        }
+        self.grants.replace(grants);
         Ok(())
     }
 
@@ -97,7 +111,7 @@ impl Reloading {
             Tls::From(files, _) => super::serve::files_of(files),
             Tls::Plaintext => Vec::new(),
         };
-        let all = tls.into_iter().chain(self.schemes.files());
+        let all = std::iter::once(self.file.as_path()).chain(tls).chain(self.schemes.files());
         all.map(|path| (path.to_owned(), Stamp::of(path))).collect()
     }
 }

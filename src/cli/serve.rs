@@ -14,9 +14,10 @@ use url::Url;
 
 use super::reload::{self, Reloading};
 use super::{Ended, on_runtime};
-use crate::audit::Audit;
+use crate::access::{Grants, SharedGrants};
+use crate::audit::{Audit, Wording};
 use crate::backend::ballista::BallistaBackend;
-use crate::backend::ballista::embedded::{Embedded, EmbeddedConfig};
+use crate::backend::ballista::embedded::{Embedded, EmbeddedConfig, Storage};
 use crate::backend::ballista::remote::{self, ClusterTls, RemoteScheduler, Results};
 use crate::backend::{BackendError, QueryBackend};
 use crate::config::auth::{ExtendedKeyUsage, Http, Scheme};
@@ -24,7 +25,8 @@ use crate::config::{self, ClientCertificates, Cluster, Config, Revocations, Work
 use crate::gate::revocations::RevocationList;
 use crate::gate::session::Sharing;
 use crate::schemes::Schemes;
-use crate::server::{self, Catalogs, Running, Server, StartError, at_least_one};
+use crate::server::{self, Catalogs, Running, Server, StartError};
+use crate::stores::{self, Stores};
 use crate::tls::{ClientFiles, MinVersion, Presence, TlsError, TlsIdentity};
 use crate::{listen, logging};
 
@@ -45,7 +47,7 @@ pub(super) async fn serve(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Ended::Internal(error.to_string()))?;
     let hangup = signal(SignalKind::hangup()).map_err(|error| Ended::Internal(error.to_string()))?;
     let drain = config.server.drain;
-    let Started { gate, cluster, reloading } = tokio::select! {
+    let Started { gate, cluster, reloading, notes: _ } = tokio::select! {
         started = start(file, config) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Err(Ended::Interrupted),
@@ -75,6 +77,8 @@ pub(super) struct Started {
     pub(super) gate: Running,
     pub(super) cluster: Behind,
     pub(super) reloading: Reloading,
+    /// What an operator should know that only the start has found out. It was logged.
+    pub(super) notes: Vec<String>,
 }
 
 pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended> {
@@ -94,13 +98,24 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
     let sealer = server::sealer(&config.session.keys).map_err(|error| wrong(&error))?;
     let sharing = sharing(&config.session, &clock)?;
     let audit = audit(&config.audit)?;
-    for note in notes(&config).into_iter().chain(schemes.notes()) {
+    let of_tls = match &transport {
+        listen::Transport::DangerPlaintext => Vec::new(),
+        listen::Transport::Tls(identity) => identity.clients().notes(),
+    };
+    let grants = Grants::new(config.grants.clone(), config.locations.clone());
+    let mut found = [of_tls.as_slice(), schemes.notes(), &grants.of_nothing(&config.tables)].concat();
+    let grants = Arc::new(SharedGrants::new(grants));
+    for note in notes(&config).iter().chain(&found) {
         tracing::warn!("{note}");
     }
     for failed in schemes.fetch_keys().await {
         tracing::warn!("{failed}");
+        found.push(failed);
     }
-    let cluster = Behind::start(config.cluster).await?;
+    let stores = Stores::open(&config.object_stores)
+        .map_err(|error| Ended::Configuration(format!("{}:{error}", file.display())))?;
+    let stores = Arc::new(stores);
+    let cluster = Behind::start(config.cluster, &stores).await?;
     let started = Server {
         listen: config.server.listen,
         transport,
@@ -108,10 +123,10 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
         clock: Arc::clone(&clock),
         sealer,
         backend: cluster.backend(),
-        catalogs: Catalogs::Configured(config.tables),
+        catalogs: Catalogs::Configured { tables: config.tables, stores },
         session: config.session,
         limits: config.limits,
-        locations: config.locations,
+        authorizer: Arc::clone(&grants) as _,
         sharing,
         trusted_proxies: config.server.trusted_proxies,
         audit: audit.clone(),
@@ -119,14 +134,19 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
     .start()
     .await;
     match started {
-        Ok(gate) => Ok(Started { gate, cluster, reloading: Reloading { schemes, tls, audit, clock } }),
+        Ok(gate) => {
+            let reloading = Reloading { file: file.to_owned(), grants, schemes, tls, audit, clock };
+            Ok(Started { gate, cluster, reloading, notes: found })
+        }
         Err(error) => {
             cluster.stop().await;
             Err(match error {
                 StartError::Listen { .. } => Ended::Unreachable(error.to_string()),
                 StartError::Chain(_) => Ended::Configuration(error.to_string()),
                 StartError::Table(error) => Ended::Configuration(format!("{}:{error}", file.display())),
-                StartError::Local(_) | StartError::Planner(_) => Ended::Internal(error.to_string()),
+                StartError::Local(_) | StartError::Planner(_) | StartError::Stores(_) => {
+                    Ended::Internal(error.to_string())
+                }
             })
         }
     }
@@ -141,12 +161,14 @@ pub(super) enum Behind {
 }
 
 impl Behind {
-    async fn start(cluster: Cluster) -> Result<Self, Ended> {
+    async fn start(cluster: Cluster, stores: &Arc<Stores>) -> Result<Self, Ended> {
         match cluster {
-            Cluster::Embedded(embedded) => Embedded::start(&embedded_config(&embedded)?)
-                .await
-                .map(|embedded| Self::Embedded(Box::new(embedded)))
-                .map_err(|error| Ended::Unreachable(error.to_string())),
+            Cluster::Embedded(embedded) => {
+                Embedded::start_with(&embedded_config(&embedded)?, &storage(&embedded, stores)?)
+                    .await
+                    .map(|embedded| Self::Embedded(Box::new(embedded)))
+                    .map_err(|error| Ended::Unreachable(error.to_string()))
+            }
             Cluster::Remote(config) => {
                 let scheduler = config.scheduler.clone();
                 let backend = remote::backend(*config).map_err(|error| Ended::Configuration(error.to_string()))?;
@@ -208,6 +230,13 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
                 }
                 ClientCertificates::Asked { .. } | ClientCertificates::NotAsked => (),
             }
+            if let (ClientCertificates::Asked { auth: config::ClientAuth::Optional, .. }, Scheme::Mtls(_), []) =
+                (&files.clients, &config.auth.first.scheme, config.auth.rest.as_slice())
+            {
+                let note = "server.tls.client_auth is `optional` and `mtls` the only scheme: a client without a \
+                            certificate gets as far as its first call; write `required`";
+                notes.push(note.to_owned());
+            }
         }
     }
     for entry in config.auth.iter() {
@@ -223,8 +252,8 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
                     "danger_any_usage: certificates that do not say they are for clients are accepted".to_owned(),
                 );
             }
-            Scheme::Password(users) if exposed(users) => {
-                notes.push(format!("{} can be read by others than its owner", users.display()));
+            Scheme::ApiKey(file) | Scheme::Password(file) if exposed(file) => {
+                notes.push(format!("{} can be read by others than its owner", file.display()));
             }
             Scheme::ApiKey(_) | Scheme::Jwt(_) | Scheme::Mtls(_) | Scheme::Password(_) => (),
         }
@@ -237,8 +266,18 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
         ),
         (config::SealKeys::Given(_), Revocations::Shared(_)) => (),
     }
-    if config.audit == config::Audit::Nowhere {
+    notes.extend(stores::notes(&config.object_stores));
+    if let Cluster::Remote(_) = &config.cluster {
+        notes.extend(stores::notes_for_remote(&config.tables, &config.object_stores));
+    }
+    if config.grants.is_empty() && !config.tables.is_empty() {
+        notes.push("grant is absent: nobody sees a configured table".to_owned());
+    }
+    if config.audit.target == config::AuditTarget::Nowhere {
         notes.push("audit is absent: no decision is put on record".to_owned());
+    }
+    if config.audit.wording == Wording::Danger {
+        notes.push("danger_statement_text: the audit log holds statements with all their literals".to_owned());
     }
     match &config.cluster {
         Cluster::Embedded(_) => {
@@ -307,16 +346,24 @@ fn sharing(session: &config::Session, clock: &Arc<dyn Clock>) -> Result<Sharing,
 }
 
 fn audit(audit: &config::Audit) -> Result<Audit, Ended> {
-    match audit {
-        config::Audit::File(path) => Audit::to_file(path)
+    let opened = match &audit.target {
+        config::AuditTarget::File(path) => Audit::to_file(path)
             .map_err(|error| Ended::Configuration(format!("cannot write `{}`: {error}", path.display()))),
-        config::Audit::Nowhere => Ok(Audit::off()),
-        config::Audit::Stdout => Audit::to_stdout().map_err(|error| Ended::Internal(error.to_string())),
-    }
+        config::AuditTarget::Nowhere => Ok(Audit::off()),
+        config::AuditTarget::Stdout => Audit::to_stdout().map_err(|error| Ended::Internal(error.to_string())),
+    };
+    opened.map(|opened| opened.with_wording(audit.wording))
+}
+
+fn count(number: usize) -> Result<NonZeroUsize, Ended> {
+    NonZeroUsize::new(number).ok_or_else(|| Ended::Configuration("a count of zero".to_owned()))
+}
+
+fn storage(embedded: &config::Embedded, stores: &Arc<Stores>) -> Result<Storage, Ended> {
+    Ok(Storage { stores: Arc::clone(stores), spill: count(embedded.spill)? })
 }
 
 fn embedded_config(embedded: &config::Embedded) -> Result<EmbeddedConfig, Ended> {
-    let count = |number| NonZeroUsize::new(number).ok_or_else(|| Ended::Configuration("a count of zero".to_owned()));
     Ok(EmbeddedConfig {
         executors: count(embedded.executors)?,
         vcores: count(embedded.vcores)?,
@@ -324,7 +371,7 @@ fn embedded_config(embedded: &config::Embedded) -> Result<EmbeddedConfig, Ended>
             WorkDir::At(path) => path.clone(),
             WorkDir::Temporary => temporary(),
         },
-        executor_memory: EXECUTOR_MEMORY,
+        executor_memory: count(embedded.memory)?,
         result_ttl: RESULT_TTL,
     })
 }
@@ -336,7 +383,8 @@ fn temporary() -> PathBuf {
 /// How long a start waits for its scheduler.
 const SCHEDULER_START: Duration = Duration::from_secs(15);
 const SCHEDULER_PAUSE: Duration = Duration::from_secs(1);
-/// Tasks of one executor spill beyond it.
-const EXECUTOR_MEMORY: NonZeroUsize = at_least_one(4 * 1024 * 1024 * 1024);
 /// Longer than a ticket and its last reader.
 const RESULT_TTL: Duration = Duration::from_secs(900);
+
+#[cfg(test)]
+mod tests;

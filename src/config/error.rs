@@ -76,6 +76,18 @@ pub enum Problem {
         /// The path as written.
         path: String,
     },
+    /// A network whose address has bits behind its prefix.
+    #[error(
+        "{} has bits behind its prefix: write {} for the whole network, or the address alone for one host",
+        quoted(.given),
+        quoted(.network)
+    )]
+    HostBits {
+        /// The network as written.
+        given: String,
+        /// The one that was probably meant.
+        network: String,
+    },
     /// A value of another form than the key needs.
     #[error("{} is not {expected}", quoted(.given))]
     Malformed {
@@ -84,15 +96,40 @@ pub enum Problem {
         /// What the key needs.
         expected: &'static str,
     },
+    /// Two grants that somebody could have on one table at the same time.
+    #[error(
+        "{} is masked by another expression in line {other_line}, and both grants can apply to one principal and table",
+        quoted(.column)
+    )]
+    MaskConflict {
+        /// The column.
+        column: String,
+        /// Where the other mask is.
+        other_line: usize,
+    },
     /// A required key.
     #[error("missing, and it has no default")]
     Missing,
+    /// A location in a store that is not configured.
+    #[error("there is no `[object_store.\"{}\"]`, and only configured stores are reached", OneLine(.store))]
+    NoStore {
+        /// The store.
+        store: String,
+    },
     /// No transport was chosen.
     #[error("no transport is chosen: `[server.tls]` with `cert` and `key` is needed")]
     NoTransport,
     /// Not a sealing key; the text itself is not told.
     #[error("not the base64 of exactly 32 bytes: `portcullis new-key` makes one")]
     NotAKey,
+    /// Not SQL that a grant can have.
+    #[error("{} is not one SQL expression over a table's columns: {}", quoted(.given), OneLine(.why))]
+    NotAnExpression {
+        /// The text as written.
+        given: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A word out of a closed list.
     #[error("{} is not known, expected {}", quoted(.given), one_of(.known))]
     NotOneOf {

@@ -7,8 +7,10 @@
 //! value.
 
 mod auth;
+mod grants;
 mod parts;
 mod section;
+mod stores;
 mod values;
 
 use std::env::VarError;
@@ -21,6 +23,7 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use self::section::{Findings, Item, Section, kind};
+use self::stores::Stores;
 use super::error::{LoadError, LoadErrors, Problem};
 use super::{Config, WorkDir};
 
@@ -125,14 +128,14 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The URL of a local file or folder that exists.
-    fn table_location(&self, item: &Item<'_>) -> Result<Url, Problem> {
+    /// The URL of a local file or folder that exists, or of something in a configured store.
+    fn table_location(&self, item: &Item<'_>, stores: &Stores) -> Result<Url, Problem> {
         let written = values::text(item)?;
         let unusable = || values::rule(written, "cannot be used as the path of a local file");
         let path = if values::is_url(written) {
             let url = values::url(written)?;
             if url.scheme() != "file" {
-                return Err(Problem::Unsupported("only local files are supported".to_owned()));
+                return stores.known(values::in_a_store(written, url)?);
             }
             url.to_file_path().map_err(|()| unusable())?
         } else {
@@ -154,20 +157,38 @@ impl Surroundings<'_> {
         let mut members = table.iter();
         let (Some((name, value)), None) = (members.next(), members.next()) else { return Err(shape()) };
         match (name.get_ref().as_ref(), value.get_ref().as_str()) {
-            ("env", Some(name)) => match (self.environment)(name) {
-                Ok(secret) => Ok(Secret::new(secret)),
-                Err(VarError::NotPresent) => Err(Problem::SecretNotSet { name: name.to_owned(), why: "not set" }),
-                Err(VarError::NotUnicode(_)) => Err(Problem::SecretNotSet { name: name.to_owned(), why: "not UTF-8" }),
-            },
-            ("file", Some(written)) => {
-                let unreadable = |error| cannot_read(written, &error);
-                let file = open(&self.path(written)).map_err(unreadable)?;
-                match file.metadata().map(|found| exposed(&found)).map_err(unreadable)? {
-                    Exposure::Others => Err(Problem::Exposed { path: written.to_owned() }),
-                    Exposure::OwnerOnly => content(file).map(Secret::new).map_err(unreadable),
-                }
-            }
+            ("env", Some(name)) => self.variable(name),
+            ("file", Some(written)) => self.secret_file(written),
             (_, _) => Err(shape()),
+        }
+    }
+
+    /// A secret in a variable of the environment.
+    fn variable(&self, name: &str) -> Result<Secret, Problem> {
+        let not_set = |why| Problem::SecretNotSet { name: name.to_owned(), why };
+        match (self.environment)(name) {
+            Ok(secret) => Ok(Secret::new(secret)),
+            Err(VarError::NotPresent) => Err(not_set("not set")),
+            Err(VarError::NotUnicode(_)) => Err(not_set("not UTF-8")),
+        }
+    }
+
+    /// A secret in the file that a variable names.
+    fn file_of_variable(&self, name: &str) -> Result<Secret, Problem> {
+        let path = self.variable(name)?;
+        match std::str::from_utf8(path.expose()) {
+            Ok(path) if !path.is_empty() => self.secret_file(path),
+            Ok(_) | Err(_) => Err(Problem::SecretNotSet { name: name.to_owned(), why: "not a path" }),
+        }
+    }
+
+    /// A secret in a file that others cannot read.
+    fn secret_file(&self, written: &str) -> Result<Secret, Problem> {
+        let unreadable = |error| cannot_read(written, &error);
+        let file = open(&self.path(written)).map_err(unreadable)?;
+        match file.metadata().map(|found| exposed(&found)).map_err(unreadable)? {
+            Exposure::Others => Err(Problem::Exposed { path: written.to_owned() }),
+            Exposure::OwnerOnly => content(file).map(Secret::new).map_err(unreadable),
         }
     }
 }

@@ -4,11 +4,13 @@
 //! `PORTCULLIS_BLESS` set, the expectations are written instead of compared.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env::VarError;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use portcullis_auth::{Action, Assertion, Expiry};
 
 use super::auth::{CertificateField, CertificateRule, ExtendedKeyUsage, Http, Keys, Scheme, TokenUser};
 use super::*;
@@ -67,11 +69,13 @@ fn the_least_configuration_has_the_documented_defaults() {
     assert_eq!(rates, ["200/s", "300/m", "10/m"].map(|rate| rate.parse().unwrap()));
     assert_eq!(limits.requests_per_principal, "5000/s".parse().unwrap());
     assert!(limits.roles.is_empty() && config.server.trusted_proxies.is_empty());
-    assert_eq!((files.clients.clone(), &config.audit), (ClientCertificates::NotAsked, &Audit::Nowhere));
+    assert_eq!(files.clients.clone(), ClientCertificates::NotAsked);
+    assert_eq!(config.audit, Audit { target: AuditTarget::Nowhere, wording: Wording::Hash });
     assert_eq!((&config.auth.first.token_user, &session.revocations), (&TokenUser::Refused, &Revocations::Unshared));
     assert_eq!((limits.sql_bytes, limits.sql_depth, limits.sql_chain), (1 << 20, 50, 200));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Info, LogFormat::Text));
-    assert!(config.locations.is_empty() && config.tables.is_empty());
+    assert!(config.grants.is_empty() && config.locations.is_empty() && config.tables.is_empty());
+    assert!(session.roles.is_empty() && session.users.is_empty());
 }
 
 #[test]
@@ -130,7 +134,8 @@ fn every_key_has_its_meaning() {
     let roles = limits.roles.iter().map(|(role, of)| (role.as_str(), of.requests, of.queries)).collect::<Vec<_>>();
     let expected = [("analyst", "100/s".parse().unwrap(), 8), ("big jobs", "1000/m".parse().unwrap(), 2)];
     assert_eq!(roles, expected, "what a role does not say is as for everybody");
-    assert_eq!(config.audit, Audit::File(dir.join("audit.jsonl")));
+    let file = AuditTarget::File(dir.join("audit.jsonl"));
+    assert_eq!(config.audit, Audit { target: file, wording: Wording::Danger });
     assert_eq!((config.log.level.as_str(), config.log.format), ("debug", LogFormat::Json));
     let prefixes = config.locations.iter().map(|location| location.prefix.as_str()).collect::<Vec<_>>();
     let scratch = Url::from_directory_path(dir.join("scratch")).unwrap();
@@ -215,6 +220,52 @@ fn every_key_of_a_scheme_has_its_meaning() {
     assert_eq!(machines.usage, ExtendedKeyUsage::DangerOptional);
     let Scheme::Password(users) = &named("staff").scheme else { panic!("users") };
     assert_eq!(users, &dir.join("users.txt"));
+}
+
+#[test]
+fn every_key_of_a_grant_has_its_meaning() {
+    let config = judged("full").unwrap();
+    let [analysts, everybody, owners] = config.grants.as_slice() else { panic!("three grants were configured") };
+    let analyst_and_alice = [Grantee::Role("analyst".to_owned()), Grantee::User("alice".to_owned())];
+    assert_eq!(analysts.to.iter().cloned().collect::<Vec<_>>(), analyst_and_alice);
+    assert_eq!((analysts.on.to_string().as_str(), &analysts.allow), ("sales.*.*", &BTreeSet::from([Action::Select])));
+    assert_eq!(analysts.rows, RowRule::Where("region = 'EU' OR owner = current_user()".to_owned()));
+    let masks = analysts.masks.iter().map(|(column, mask)| (column.as_str(), mask.as_str())).collect::<Vec<_>>();
+    assert_eq!(masks, [("email", "'***'"), ("phone", "NULL")]);
+    let text = fs::read_to_string(tests_dir().join("config/full.toml")).unwrap();
+    assert_eq!(text.lines().nth(analysts.line.checked_sub(1).unwrap()).unwrap(), "[[grant]]");
+
+    assert_eq!((&everybody.to.first, everybody.to.rest.len()), (&Grantee::Everyone, 0));
+    assert_eq!(everybody.on.to_string(), "archive.public.orders");
+    assert_eq!((&everybody.rows, everybody.masks.len()), (&RowRule::All, 0));
+    assert_eq!(owners.on.to_string(), "*.*.*");
+    for of_everything in [everybody, owners] {
+        assert_eq!(of_everything.allow, BTreeSet::from(Action::ALL));
+    }
+}
+
+#[test]
+fn the_defaults_of_a_user_go_before_those_of_a_role_and_these_before_everybodys() {
+    let session = judged("full").unwrap().session;
+    let of = |name: &str, roles: &[&str]| {
+        let (catalog, schema) = session.defaults_for(&principal(name, roles));
+        format!("{catalog}.{schema}")
+    };
+    assert_eq!(of("bob", &[]), "sales.raw");
+    assert_eq!(of("bob", &["alice", "Analyst"]), "sales.raw", "names of users and of roles are apart");
+    assert_eq!(of("bob", &["analyst"]), "archive.public");
+    assert_eq!(of("bob", &["big jobs"]), "archive.raw", "what a role does not say is as for everybody");
+    assert_eq!(of("bob", &["big jobs", "writer", "analyst"]), "archive.public", "the first by alphabet");
+    assert_eq!(of("alice", &["analyst"]), "sales.public", "what a user does not say is as for everybody");
+    let homes = session.homes().collect::<BTreeSet<_>>();
+    assert_eq!(
+        homes,
+        BTreeSet::from([("sales", "raw"), ("archive", "public"), ("archive", "raw"), ("sales", "public")])
+    );
+
+    let table = "[catalog.zoo.public.t]\nlocation = \"files/orders\"\nformat = \"csv\"\n";
+    let session = with_minimal(&format!("[session.role.x]\ndefault_schema = \"s\"\n{table}")).unwrap().session;
+    assert_eq!(session.defaults_for(&principal("bob", &["x"])), ("zoo", "s"), "the first configured catalog");
 }
 
 #[test]
@@ -340,6 +391,20 @@ fn judged(name: &str) -> Result<Config, LoadErrors> {
         "PORTCULLIS_TEST_KEY" => Ok("AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE=".to_owned()),
         _ => Err(VarError::NotPresent),
     })
+}
+
+fn principal(name: &str, roles: &[&str]) -> Principal {
+    Principal::assertion(Assertion {
+        name: name.to_owned(),
+        scheme: "test",
+        authority: "test".to_owned(),
+        subject: name.to_owned(),
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        attributes: BTreeMap::new(),
+        expires: Expiry::Never,
+        credential_id: "test".to_owned(),
+    })
+    .unwrap()
 }
 
 fn with_minimal(more: &str) -> Result<Config, LoadErrors> {

@@ -1,7 +1,8 @@
 //! What is put on record about a statement: opened when it is compiled, written when its rows have been read, when it
 //! failed, or when nobody reads it any more.
 //!
-//! Every reading of a result is a line of its own, under the query's name. Must not see the text of a statement.
+//! Every reading of a result is a line of its own, under the query's name. Must not keep the text of a statement
+//! unless the record is to have it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use super::handle::QueryId;
 use super::results::{self, FlightStream};
-use crate::audit::{Audit, End, Event, Origin, Outcome, Peer, Statement, StatementKind, StatementText, What};
+use crate::audit::{Audit, End, Event, MAX_SQL, Origin, Outcome, Peer, Statement, StatementKind, StatementText, What};
 use crate::gate::caller::Caller;
 use crate::sql::StatementFacts;
 use crate::status::{Class, Failure};
@@ -30,12 +31,13 @@ pub(super) struct Account {
     began: Instant,
     query: String,
     facts: StatementFacts,
+    text: Text,
     told: AtomicBool,
 }
 
 impl Account {
     /// For a statement that `caller` has just brought.
-    pub(super) fn open(audit: &Audit, clock: &Arc<dyn Clock>, caller: &Caller) -> Self {
+    pub(super) fn open(audit: &Audit, clock: &Arc<dyn Clock>, caller: &Caller, sql: &str) -> Self {
         Self {
             audit: audit.clone(),
             clock: Arc::clone(clock),
@@ -46,6 +48,7 @@ impl Account {
             began: Instant::now(),
             query: String::new(),
             facts: StatementFacts { kind: StatementKind::Unknown, tables: Vec::new() },
+            text: Text::of(audit.wording_of(sql)),
             told: AtomicBool::new(false),
         }
     }
@@ -106,7 +109,7 @@ impl Account {
                 kind: self.facts.kind,
                 tables: &self.facts.tables,
                 end: End { rows, bytes, elapsed: began.elapsed(), outcome },
-                text: StatementText::None,
+                text: self.text.as_recorded(),
             }),
         });
     }
@@ -117,6 +120,33 @@ impl Drop for Account {
         // Nobody has read it, or its call went away.
         if !self.told.load(Ordering::Acquire) {
             self.tell(&self.request, self.peer, self.began, (0, 0), Outcome::Cancelled);
+        }
+    }
+}
+
+/// What the record will have of the text, for as long as the result lives.
+#[derive(Debug)]
+enum Text {
+    Danger(String),
+    Hash([u8; 16]),
+    None,
+}
+
+impl Text {
+    fn of(text: StatementText<'_>) -> Self {
+        match text {
+            // One character more than a line has room for, so that it shows that there was more.
+            StatementText::Danger(sql) => Self::Danger(sql.chars().take(MAX_SQL.saturating_add(1)).collect()),
+            StatementText::Hash(hash) => Self::Hash(hash),
+            StatementText::None => Self::None,
+        }
+    }
+
+    fn as_recorded(&self) -> StatementText<'_> {
+        match self {
+            Self::Danger(sql) => StatementText::Danger(sql),
+            Self::Hash(hash) => StatementText::Hash(*hash),
+            Self::None => StatementText::None,
         }
     }
 }

@@ -106,26 +106,37 @@ async fn tables(command: CommandGetTables, state: &SessionState) -> Result<Recor
             }
         }
     }
-    let mut builder = tables_builder(&command);
-    let mut append = |place: &Place, kind, schema: &Schema| {
-        let Place { catalog, schema: db_schema, table, .. } = place;
-        builder.append(catalog, db_schema, table, type_name(kind), schema).map_err(Failure::internal)
-    };
     if command.include_schema {
         if !command.table_types.is_empty() {
             places = of_types(places, &command.table_types).await?.into_iter().map(|(place, _)| place).collect();
         }
-        for (place, table) in open_all(places).await? {
-            let name = [place.catalog.as_str(), place.schema.as_str(), place.table.as_str()];
-            append(&place, table.table_type(), &columns::table_schema(&table.schema(), name))?;
-        }
-    } else {
-        let none = Schema::empty();
-        for (place, kind) in of_types(places, &command.table_types).await? {
-            append(&place, kind, &none)?;
-        }
+        let opened = open_all(places).await?;
+        let rows = opened.into_iter().map(|(place, table)| match table {
+            Some(table) => (place, table.table_type(), table.schema()),
+            // It is there, and what it has can be asked again.
+            None => (place, TableType::Base, Arc::new(Schema::empty())),
+        });
+        return listing(&command, rows.collect()).await;
     }
-    builder.build().map_err(Failure::internal)
+    let none = Arc::new(Schema::empty());
+    let found = of_types(places, &command.table_types).await?;
+    listing(&command, found.into_iter().map(|(place, kind)| (place, kind, Arc::clone(&none))).collect()).await
+}
+
+/// The answer for these tables. Thousands of schemas are a second's work, which a reactor's thread has not got.
+async fn listing(command: &CommandGetTables, rows: Vec<(Place, TableType, SchemaRef)>) -> Result<RecordBatch, Failure> {
+    let mut builder = tables_builder(command);
+    let work = move || {
+        for (place, kind, schema) in &rows {
+            let name = [place.catalog.as_str(), place.schema.as_str(), place.table.as_str()];
+            let [catalog, db_schema, table] = name;
+            builder
+                .append(catalog, db_schema, table, type_name(*kind), &columns::table_schema(schema, name))
+                .map_err(Failure::internal)?;
+        }
+        builder.build().map_err(Failure::internal)
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Failure::internal)?
 }
 
 /// The places whose tables are of one of the wanted types; all without a wish. A table that went meanwhile is left out.
@@ -147,18 +158,32 @@ async fn of_types(places: Vec<Place>, wanted: &[String]) -> Result<Vec<(Place, T
     Ok(found.into_iter().flatten().filter(|(_, kind)| right(*kind)).collect())
 }
 
-/// Opens tables in order, a few at a time.
-async fn open_all(places: Vec<Place>) -> Result<Vec<(Place, Arc<dyn TableProvider>)>, Failure> {
-    let opened: Vec<_> = futures::stream::iter(places)
-        .map(|place| async move {
-            let table = place.provider.table(&place.table).await?;
-            Ok::<_, DataFusionError>(table.map(|table| (place, table)))
-        })
-        .buffered(AT_A_TIME)
-        .try_collect()
-        .await
-        .map_err(|error| failure::of_planning(&error))?;
-    Ok(opened.into_iter().flatten().collect())
+/// Opens tables in order, a few at a time. One that cannot be opened does not hide the others; when none can be, that is
+/// the answer. A table that went meanwhile is left out.
+async fn open_all(places: Vec<Place>) -> Result<Vec<(Place, Option<Arc<dyn TableProvider>>)>, Failure> {
+    let mut asked = futures::stream::iter(places)
+        .map(|place| async move { (place.provider.table(&place.table).await, place) })
+        .buffered(AT_A_TIME);
+    let mut opened = Vec::new();
+    let mut refused = None;
+    let mut any = false;
+    while let Some((answer, place)) = asked.next().await {
+        match answer {
+            Ok(None) => (),
+            Ok(Some(table)) => {
+                any = true;
+                opened.push((place, Some(table)));
+            }
+            Err(error) => {
+                refused.get_or_insert(error);
+                opened.push((place, None));
+            }
+        }
+    }
+    match refused {
+        Some(error) if !any => Err(failure::of_planning(&error)),
+        Some(_) | None => Ok(opened),
+    }
 }
 
 /// The schemas of the catalogs that a filter lets through, sorted: all without a filter, and none of ours for the empty

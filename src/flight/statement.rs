@@ -71,7 +71,7 @@ impl Core {
             Update::Statement(sql) => sql,
             Update::Prepared(handle) => self.prepared(caller, &handle)?,
         };
-        let mut account = Account::open(&self.audit, &self.clock, caller);
+        let mut account = Account::open(&self.audit, &self.clock, caller, &sql);
         let workspace = self.workspace(caller);
         let changed = async {
             let compiled = self.statements.compile(&workspace, &sql).await?;
@@ -161,7 +161,7 @@ impl Core {
     }
 
     async fn start(&self, caller: &Caller, sql: &str) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {
-        let mut account = Account::open(&self.audit, &self.clock, caller);
+        let mut account = Account::open(&self.audit, &self.clock, caller, sql);
         let started = self.run(caller, sql, &mut account).await;
         if started.is_err() {
             account.ended(&started);

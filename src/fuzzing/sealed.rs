@@ -20,7 +20,7 @@ use super::input::Input;
 use super::{Gate, Still, now};
 use crate::audit::SessionEnd;
 use crate::gate::session::{
-    Binding, ByToken, Session, SessionEnded, SessionKind, SessionPolicy, Sessions, Sharing, TOKEN_PREFIX,
+    Adopted, Binding, ByToken, Session, SessionEnded, SessionKind, SessionPolicy, Sessions, Sharing, TOKEN_PREFIX,
 };
 use crate::seal::{Purpose, Sealer, owner_bytes};
 
@@ -138,7 +138,7 @@ impl Gate {
                 let token = [TOKEN_PREFIX, &URL_SAFE_NO_PAD.encode(sealed)].concat();
                 let Some(ByToken::Elsewhere(foreign)) = find(&sessions, token.as_bytes()) else { return };
                 let says = foreign.scheme().to_owned();
-                let Some(session) = sessions.adopt(foreign, self.caller.scheme()) else { return };
+                let Adopted::Here(session) = sessions.adopt(foreign, self.caller.scheme()) else { return };
                 assert_eq!((says.as_str(), session.principal().scheme()), (self.caller.scheme(), self.caller.scheme()));
                 assert!(!session.principal().expires().passed(now()), "a session outlives its credential");
                 assert!(!session.expires().passed(now()), "a session begins after its end");

@@ -1,7 +1,8 @@
 //! A response body that keeps its session in use until the last byte is out, and ends with the credential of its call.
 //!
 //! A result may take longer to read than a session may rest; without this the sweep would end a session under a
-//! running stream. And a stream that was asked for with a token goes no further than the token. Must not look at the
+//! running stream. And a stream that was asked for with a token goes no further than the token. HTTP/2 asks for nothing
+//! while a client's window is closed, so that a task of its own lets go of what nobody reads. Must not look at the
 //! bytes.
 
 use std::pin::Pin;
@@ -11,8 +12,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use portcullis_auth::{Clock, Expiry};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 
 use super::session::InUse;
@@ -20,9 +23,27 @@ use crate::status::{Class, Failure, RequestId};
 
 /// A body and the use of a session, which end together.
 pub(super) struct Used {
-    body: Body,
+    kept: Arc<Mutex<Kept>>,
     life: Life,
-    _in_use: InUse,
+    _watched: AbortOnDropHandle<()>,
+}
+
+/// What a body is worth, as long as somebody reads it.
+enum Kept {
+    Going {
+        body: Body,
+        reader: Reader,
+        _in_use: InUse,
+    },
+    /// Nobody did.
+    LetGo,
+}
+
+/// What the other side does.
+#[derive(Clone, Copy)]
+enum Reader {
+    RestsSince(Instant),
+    Waits,
 }
 
 /// Until when a body may go on.
@@ -65,8 +86,34 @@ impl Life {
 }
 
 impl Used {
-    pub(super) fn new(body: Body, in_use: InUse, life: Life) -> Self {
-        Self { body, life, _in_use: in_use }
+    /// A body that is let go of when its reader has rested for `patience`. To be made on a runtime.
+    pub(super) fn new(body: Body, in_use: InUse, life: Life, patience: Duration) -> Self {
+        let going = Kept::Going { body, reader: Reader::RestsSince(Instant::now()), _in_use: in_use };
+        let kept = Arc::new(Mutex::new(going));
+        let watching = watch(Arc::clone(&kept), life.ends, Arc::clone(&life.clock), patience);
+        Self { kept, life, _watched: AbortOnDropHandle::new(tokio::spawn(watching)) }
+    }
+}
+
+async fn watch(kept: Arc<Mutex<Kept>>, ends: Expiry, clock: Arc<dyn Clock>, patience: Duration) {
+    loop {
+        let rested = match &*kept.lock() {
+            Kept::Going { reader: Reader::RestsSince(since), .. } => since.elapsed(),
+            Kept::Going { reader: Reader::Waits, .. } => Duration::ZERO,
+            Kept::LetGo => return,
+        };
+        let now = clock.now();
+        if rested >= patience || ends.passed(now) {
+            let gone = std::mem::replace(&mut *kept.lock(), Kept::LetGo);
+            // Not under the lock: what ends here is whole queries.
+            drop(gone);
+            return;
+        }
+        let left = match ends {
+            Expiry::At(end) => end.duration_since(now).unwrap_or_default().max(SHORTEST),
+            Expiry::Never => LONGEST,
+        };
+        tokio::time::sleep(patience.saturating_sub(rested).min(left).min(LONGEST)).await;
     }
 }
 
@@ -79,23 +126,37 @@ impl http_body::Body for Used {
         if this.life.over == Over::Told {
             return Poll::Ready(None);
         }
-        if this.life.is_over(cx) {
-            this.life.over = Over::Told;
-            this.body = Body::empty();
-            let failure = Failure::unauthenticated().because("the credential of the call has expired");
-            let ended = failure.into_status(&this.life.request);
-            let mut trailers = http::HeaderMap::new();
-            return Poll::Ready(Some(ended.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
-        }
-        Pin::new(&mut this.body).poll_frame(cx)
+        let failure = if this.life.is_over(cx) {
+            Failure::unauthenticated().because("the credential of the call has expired")
+        } else {
+            match &mut *this.kept.lock() {
+                Kept::Going { body, reader, .. } => {
+                    let frame = Pin::new(body).poll_frame(cx);
+                    *reader = if frame.is_pending() { Reader::Waits } else { Reader::RestsSince(Instant::now()) };
+                    return frame;
+                }
+                Kept::LetGo => Failure::new(Class::DeadlineExceeded, "the answer was not read for too long"),
+            }
+        };
+        this.life.over = Over::Told;
+        *this.kept.lock() = Kept::LetGo;
+        let ended = failure.into_status(&this.life.request);
+        let mut trailers = http::HeaderMap::new();
+        Poll::Ready(Some(ended.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.life.over == Over::Told || self.body.is_end_stream()
+        match &*self.kept.lock() {
+            Kept::Going { body, .. } => self.life.over == Over::Told || body.is_end_stream(),
+            Kept::LetGo => self.life.over == Over::Told,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &*self.kept.lock() {
+            Kept::Going { body, .. } => body.size_hint(),
+            Kept::LetGo => SizeHint::default(),
+        }
     }
 }
 
@@ -135,5 +196,7 @@ impl http_body::Body for Whole {
     }
 }
 
+/// A clock that lags behind its timer is asked again after this.
+const SHORTEST: Duration = Duration::from_millis(10);
 /// A timer cannot be set to the end of time.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -39,6 +39,11 @@ pub enum Judgement {
         /// Why, for the operator.
         rejection: Rejection,
     },
+    /// The call is refused, because all schemes abstained.
+    Unclaimed {
+        /// The same, for the operator.
+        rejection: Rejection,
+    },
 }
 
 impl Chain {
@@ -106,8 +111,7 @@ impl Chain {
                 }
             }
         }
-        let rejection = Rejection::invalid("no scheme claimed the credential");
-        Judgement::Refused { by: NO_SCHEME.to_owned(), rejection }
+        Judgement::Unclaimed { rejection: Rejection::invalid("no scheme claimed the credential") }
     }
 
     /// What no scheme may see: a header that cannot be read in one way only, and two credentials in one request.
@@ -137,6 +141,7 @@ impl Judgement {
     pub fn by(&self) -> &str {
         match self {
             Self::Admitted { by, .. } | Self::Refused { by, .. } => by,
+            Self::Unclaimed { .. } => NO_SCHEME,
         }
     }
 }
@@ -164,7 +169,7 @@ async fn ask(scheme: &dyn Authenticator, attempt: &Attempt<'_>) -> Verdict {
 const DEADLINE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Stands where a scheme's name would, when none was asked or none answered.
-const NO_SCHEME: &str = "-";
+pub(super) const NO_SCHEME: &str = "-";
 
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,12 @@ pub(super) fn sessions(clock: &Arc<FakeClock>) -> (Arc<Sessions>, Arc<Ended>) {
     (Arc::new(Sessions::new(sealer, clock.clone(), POLICY, Sharing::Alone, ended.clone())), ended)
 }
 
+/// Those of one gate among several with the same keys.
+pub(super) fn replica(clock: &Arc<FakeClock>, sealer: &Arc<Sealer>) -> Arc<Sessions> {
+    let ended = Arc::new(Ended::default());
+    Arc::new(Sessions::new(sealer.clone(), clock.clone(), POLICY, Sharing::Unlisted, ended))
+}
+
 pub(super) fn principal(subject: &str, role: &str, expires: Expiry) -> Principal {
     Principal::assertion(Assertion {
         name: subject.to_owned(),
@@ -143,10 +149,43 @@ impl Authenticator for Badge {
     }
 }
 
+/// A scheme of an embedder's own, with a header that the gate does not know: `x-badge: good` is good.
+#[derive(Debug)]
+pub(super) struct HeaderBadge;
+
+impl Authenticator for HeaderBadge {
+    fn scheme(&self) -> &'static str {
+        "header-badge"
+    }
+
+    fn name(&self) -> &str {
+        "header-badge"
+    }
+
+    fn authenticate<'a>(&'a self, attempt: &'a Attempt<'a>) -> BoxFuture<'a, Verdict> {
+        let verdict = match attempt.headers.get("x-badge").map(|value| value.as_bytes()) {
+            None => Verdict::Abstain,
+            Some(b"good") => Verdict::Admit(principal("alice", "guest", Expiry::Never)),
+            Some(b"away") => Verdict::Reject(Rejection::unavailable("the lamp is out", Duration::from_secs(7))),
+            Some(_) => Verdict::Reject(Rejection::invalid("no such badge")),
+        };
+        Box::pin(async { verdict })
+    }
+
+    fn standing(&self, _principal: &Principal, _now: SystemTime) -> Standing {
+        Standing::Good
+    }
+}
+
 /// Limits that no test reaches by accident.
 pub(super) fn limits() -> (Arc<Limiter>, Arc<PerPrincipal>) {
+    limits_with(Rate::per_second(1_000_000))
+}
+
+/// The same but for failures of a source.
+pub(super) fn limits_with(failed_auth_per_ip: Rate) -> (Arc<Limiter>, Arc<PerPrincipal>) {
     let much = Rate::per_second(1_000_000);
-    let rates = Rates { preauth_per_ip: much, failed_auth_per_ip: much, failed_auth_per_name: much };
+    let rates = Rates { preauth_per_ip: much, failed_auth_per_ip, failed_auth_per_name: much };
     let ticks = Ticks::start();
     (Arc::new(Limiter::new(rates, ticks.clone())), Arc::new(PerPrincipal::new(much, [].into(), &ticks)))
 }

@@ -4,20 +4,18 @@
 //! that is cheap to verify is verified whoever else has failed before. Must not read a body, and must not tell a client
 //! why it was refused.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::{hmac, rand};
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue, request};
 use portcullis_auth::{Attempt, Clock, Cost, Credential, Expiry, Principal, RejectKind, Rejection};
 
 use super::caller::{Caller, CredentialKind, Minted};
-use super::chain::{Chain, Judgement};
-use super::session::{Binding, ByToken, InUse, Session, SessionRefused, Sessions};
+use super::chain::{Chain, Judgement, NO_SCHEME};
+use super::session::{Adopted, Binding, ByToken, InUse, Session, SessionRefused, Sessions};
 use super::source::Source;
-use crate::audit::{self, Admission, Audit, Event, Origin, What};
+use crate::audit::{self, Admission, Audit, Event, HidingKey, Origin, What};
 use crate::limits::{Exceeded, Limiter, Named, PerPrincipal};
 use crate::status::{Class, Failure, RequestId};
 
@@ -30,33 +28,8 @@ pub(super) struct Keeper {
     pub(super) strangers: Arc<Limiter>,
     pub(super) principals: Arc<PerPrincipal>,
     pub(super) audit: Audit,
-    pub(super) names: NameKey,
-}
-
-/// Hides names that were presented and not admitted: people type passwords there.
-pub(super) struct NameKey(hmac::Key);
-
-impl NameKey {
-    /// A key of this process. Without randomness names are not told apart, which hides them as well.
-    pub(super) fn fresh() -> Self {
-        let mut key = [0; 32];
-        if rand::fill(&mut key).is_err() {
-            key = [0; 32];
-        }
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &key))
-    }
-
-    fn hide(&self, named: Named<'_>) -> audit::Named {
-        let Named::Name(name) = named else { return audit::Named::Nobody };
-        let tag = hmac::sign(&self.0, name.as_bytes());
-        tag.as_ref().first_chunk::<16>().map_or(audit::Named::Nobody, |start| audit::Named::Hash(*start))
-    }
-}
-
-impl fmt::Debug for NameKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NameKey")
-    }
+    /// Hides names that were presented and not admitted: people type passwords there.
+    pub(super) names: HidingKey,
 }
 
 /// A call that may go on.
@@ -164,9 +137,12 @@ impl Keeper {
         }
         call.source.still_trusted(attempt.now).map_err(|distrust| {
             let rejection = Rejection::invalid(format!("the client certificate is not trusted: {distrust}"));
-            self.refuse(call, "-", audit::Named::Nobody, &rejection)
+            self.refuse(call, NO_SCHEME, audit::Named::Nobody, &rejection)
         })?;
-        let user = self.names.hide(named);
+        let user = match named {
+            Named::Name(name) => audit::Named::Hash(self.names.hide(name)),
+            Named::Nobody => audit::Named::Nobody,
+        };
         let (by, rejection) = match self.chain.judge(attempt).await {
             Judgement::Admitted { by, principal } => match self.sessions.denies(&principal) {
                 Ok(false) => {
@@ -179,13 +155,17 @@ impl Keeper {
                 Err(unreadable) => (by, Rejection::unavailable(unreadable.to_string(), LIST_RETRY)),
             },
             Judgement::Refused { by, rejection } => (by, rejection),
+            Judgement::Unclaimed { rejection } if presents_nothing(attempt) => {
+                return Err(self.refuse(call, NO_SCHEME, user, &rejection));
+            }
+            Judgement::Unclaimed { rejection } => (NO_SCHEME.to_owned(), rejection),
         };
         let failure = self.refuse(call, &by, user, &rejection);
-        match (rejection.kind(), &credential) {
+        match rejection.kind() {
             // Nothing was guessed.
-            (RejectKind::Unavailable { .. }, _) => Err(failure),
-            (_, Credential::Absent) if attempt.peer_certs.is_empty() => Err(failure),
-            (_, _) => match self.strangers.failed(source, named) {
+            RejectKind::Unavailable { .. } => Err(failure),
+            // The enum is open, and whatever comes is a failure. That of a header which only its scheme knows as well.
+            RejectKind::Invalid | RejectKind::Malformed | _ => match self.strangers.failed(source, named) {
                 Ok(()) => Err(failure),
                 // One decision, one line: it was refused, and from here on it has to wait.
                 Err(exceeded) => Err(wait(&exceeded)),
@@ -231,16 +211,22 @@ impl Keeper {
         principal: &Principal,
     ) -> Result<(Arc<Session>, Cookie), Failure> {
         if let (Credential::Bearer(token), CredentialKind::Session) = (credential, kind) {
-            return match self.sessions.by_token(token) {
-                // It may have been judged by somebody else's scheme.
-                ByToken::Found(session) if session.principal().key() == principal.key() => {
-                    Ok((session, Cookie::Nothing))
-                }
+            let session = match self.sessions.by_token(token) {
+                ByToken::Found(session) => session,
+                // When it was judged there was no place for it, and there may be one now.
+                ByToken::Elsewhere(foreign) => match self.sessions.adopt(foreign, principal.scheme()) {
+                    Adopted::Here(session) => session,
+                    Adopted::Full(_) => return Err(no_session(SessionRefused::TooMany)),
+                    Adopted::Over => return Err(Failure::unauthenticated()),
+                },
                 // It may have ended since it was judged.
-                ByToken::Found(_) | ByToken::Nothing | ByToken::Unknown(_) | ByToken::Elsewhere(_) => {
-                    Err(Failure::unauthenticated())
-                }
+                ByToken::Nothing | ByToken::Unknown(_) => return Err(Failure::unauthenticated()),
             };
+            // It may have been judged by somebody else's scheme.
+            if session.principal().key() != principal.key() {
+                return Err(Failure::unauthenticated());
+            }
+            return Ok((session, Cookie::Nothing));
         }
         if let Some(chosen) = self.sessions.by_cookie(principal, headers).map_err(no_session)? {
             return Ok((chosen, Cookie::Nothing));
@@ -293,6 +279,11 @@ impl<'a> Call<'a> {
     fn event(&self, time: SystemTime, what: What<'a>) -> Event<'a> {
         Event { time, origin: Origin::Call { request: self.request, peer: self.source.peer() }, what }
     }
+}
+
+/// Neither of the two places that every scheme looks at holds anything.
+fn presents_nothing(attempt: &Attempt<'_>) -> bool {
+    matches!(attempt.credential(), Credential::Absent) && attempt.peer_certs.is_empty()
 }
 
 /// What the credential was is in the principal; what it said must not reach a handler, a log or the cluster.

@@ -101,6 +101,17 @@ impl Foreign {
     }
 }
 
+/// What has become of a session that another gate made.
+#[derive(Debug)]
+pub enum Adopted {
+    /// It is open here.
+    Here(Arc<Session>),
+    /// There is no place for it now; this is what it would be.
+    Full(Arc<Session>),
+    /// It is over, or is none that this gate could have.
+    Over,
+}
+
 /// The secret that leads to a session.
 #[derive(Debug)]
 pub struct SessionToken(Secret);
@@ -234,32 +245,25 @@ impl Sessions {
         }
     }
 
-    /// Takes over a session that another gate made. The caller has judged that its principal still stands.
-    pub fn adopt(&self, foreign: Foreign, scheme: &'static str) -> Option<Arc<Session>> {
-        let Foreign { id, origin } = foreign;
-        let (opened, ends, binding) = (origin.opened(), origin.ends(), origin.binding());
-        let principal = origin.principal(scheme)?;
+    /// Takes over a session that another gate made. Whether it may be used is for the caller to judge.
+    pub fn adopt(&self, foreign: Foreign, scheme: &'static str) -> Adopted {
         let now = self.clock.now();
-        let lifetime = match ends {
-            Expiry::At(end) => end.duration_since(opened).ok()?.min(self.policy.lifetime),
-            Expiry::Never => self.policy.lifetime,
-        };
-        let session = Session::new(id, principal, SessionKind::Token, binding, opened, lifetime);
+        let Some(session) = self.again(foreign, scheme) else { return Adopted::Over };
         // By this gate's own lifetime, which may be shorter.
         if session.expires().passed(now) {
-            return None;
+            return Adopted::Over;
         }
         session.touch(now);
         let session = Arc::new(session);
         let mut store = self.store.lock();
         // Two calls with one token may come at the same time.
-        if let Some(first) = store.by_id.get(&id) {
-            return Some(Arc::clone(first));
+        if let Some(first) = store.by_id.get(&session.id()) {
+            return Adopted::Here(Arc::clone(first));
         }
-        let evicted = store.insert(&session, self.policy).ok()?;
+        let Ok(evicted) = store.insert(&session, self.policy) else { return Adopted::Full(session) };
         drop(store);
         self.announce(evicted, SessionEnd::Evicted);
-        Some(session)
+        Adopted::Here(session)
     }
 
     /// Whether somebody has denied the credential behind a principal, by the list that several gates share.
@@ -350,6 +354,18 @@ impl Sessions {
 
     fn fresh(&self, id: SessionId, principal: &Principal, kind: SessionKind, binding: Binding) -> Session {
         Session::new(id, principal.clone(), kind, binding, self.clock.now(), self.policy.lifetime)
+    }
+
+    /// The session as it was, with an end of this gate's own.
+    fn again(&self, foreign: Foreign, scheme: &'static str) -> Option<Session> {
+        let Foreign { id, origin } = foreign;
+        let (opened, ends, binding) = (origin.opened(), origin.ends(), origin.binding());
+        let principal = origin.principal(scheme)?;
+        let lifetime = match ends {
+            Expiry::At(end) => end.duration_since(opened).ok()?.min(self.policy.lifetime),
+            Expiry::Never => self.policy.lifetime,
+        };
+        Some(Session::new(id, principal, SessionKind::Token, binding, opened, lifetime))
     }
 
     fn mint(&self, session: &Session) -> Result<SessionToken, SessionRefused> {

@@ -13,12 +13,14 @@ use std::net::SocketAddr;
 use tonic::transport::server::TcpConnectInfo;
 
 use super::caller::{Caller, CredentialKind};
-use super::fakes::{Badge, FakeClock, Manner, POLICY, limits, principal, sessions};
+use super::fakes::{Badge, FakeClock, HeaderBadge, Manner, POLICY, limits, limits_with, principal, replica, sessions};
 use super::session::Binding;
 use super::source::Source;
 use super::*;
 use crate::audit::SessionEnd;
+use crate::limits::Rate;
 use crate::listen::{Peer, PeerTls, Via};
+use crate::seal::Sealer;
 
 const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
@@ -83,18 +85,27 @@ impl Setup {
     fn new(manner: Manner) -> Self {
         let clock = FakeClock::new();
         let (sessions, _) = sessions(&clock);
-        let (strangers, principals) = limits();
-        let layer = GateLayer::new(GateParts {
-            chain: Chain::new(Badge::new("red", manner)),
+        Self::of(clock, Chain::new(Badge::new("red", manner)), sessions, limits())
+    }
+
+    fn of(
+        clock: Arc<FakeClock>,
+        chain: Chain,
+        sessions: Arc<Sessions>,
+        (strangers, principals): (Arc<Limiter>, Arc<PerPrincipal>),
+    ) -> Self {
+        let parts = GateParts {
+            chain,
             sessions: sessions.clone(),
             clock: clock.clone(),
             strangers,
             principals,
             audit: Audit::off(),
-        })
-        .unwrap();
+            patience: Duration::from_secs(60),
+        };
         let inner = Inner::default();
-        Self { clock, sessions, gate: layer.layer(inner.clone()), inner }
+        let gate = GateLayer::new(parts).unwrap().layer(inner.clone());
+        Self { clock, sessions, gate, inner }
     }
 
     async fn send(&self, request: Request<Body>) -> Response<Body> {
@@ -257,6 +268,55 @@ async fn when_no_session_can_be_had_the_limit_is_named() {
 }
 
 #[tokio::test]
+async fn a_session_of_another_gate_is_told_that_this_one_is_full() {
+    let (clock, sealer) = (FakeClock::new(), Arc::new(Sealer::random().unwrap()));
+    let (first, full) = (replica(&clock, &sealer), replica(&clock, &sealer));
+    let setup = Setup::of(clock, Chain::new(Badge::new("red", Manner::AdmitsGood)), full.clone(), limits());
+    let (token, session) = first.open(&principal("alice", "guest", Expiry::Never), Binding::Free).unwrap();
+    let bearer = token.bearer().unwrap();
+    let bearer = bearer.to_str().unwrap();
+    let mut others: Vec<_> = (0..POLICY.max_total)
+        .map(|at| full.open(&principal(&format!("user-{at}"), "guest", Expiry::Never), Binding::Free).unwrap().1)
+        .collect();
+
+    let response = setup.call(DO_GET, &[bearer]).await;
+    assert_eq!(code(&response), Code::ResourceExhausted);
+    assert_eq!(text(&response, "grpc-message"), "too%20many%20sessions%20are%20open");
+    assert_eq!(response.headers().get(WWW_AUTHENTICATE), None);
+    assert!(response.headers().contains_key("grpc-status-details-bin"), "carries RetryInfo");
+    assert_eq!(setup.inner.calls(), 0);
+
+    full.end(others.pop().unwrap().id(), SessionEnd::Closed);
+    assert_eq!(code(&setup.call(DO_GET, &[bearer]).await), Code::Ok);
+    let caller = Caller::from_extensions(setup.inner.last().extensions()).unwrap();
+    assert_eq!((caller.session().id(), caller.credential()), (session.id(), CredentialKind::Session));
+}
+
+#[tokio::test]
+async fn failures_in_a_header_of_an_embedders_own_count_and_its_absence_does_not() {
+    let clock = FakeClock::new();
+    let (sessions, _) = sessions(&clock);
+    let setup = Setup::of(clock, Chain::new(Arc::new(HeaderBadge)), sessions, limits_with(Rate::per_minute(3)));
+    let call = async |badge: Option<&'static str>| {
+        let mut request = request(DO_GET, &[]);
+        request
+            .headers_mut()
+            .extend(badge.map(|badge| (http::HeaderName::from_static("x-badge"), HeaderValue::from_static(badge))));
+        code(&setup.send(request).await)
+    };
+    assert_eq!(call(Some("good")).await, Code::Ok);
+    for _ in 0..20 {
+        assert_eq!(call(None).await, Code::Unauthenticated);
+        assert_eq!(call(Some("away")).await, Code::Unavailable);
+    }
+    for _ in 0..3 {
+        assert_eq!(call(Some("bad")).await, Code::Unauthenticated);
+    }
+    assert_eq!(call(Some("bad")).await, Code::ResourceExhausted);
+    assert_eq!(call(Some("good")).await, Code::ResourceExhausted, "what is dear to judge waits");
+}
+
+#[tokio::test]
 async fn the_address_comes_from_our_listener_or_from_the_embedders_server() {
     let addr: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let mut extensions = Extensions::new();
@@ -280,6 +340,7 @@ fn the_name_session_is_taken() {
             strangers,
             principals,
             audit: Audit::off(),
+            patience: Duration::from_secs(60),
         })
     };
     assert!(layer("red").is_ok());

@@ -1,4 +1,4 @@
-//! Connections that are closed before any request: why, and one line for the operator.
+//! Connections that are closed before any request: why, one line for the operator, and one on record if it was decided.
 //!
 //! Strangers make these lines, so they are few per second, and the next one says how many were left out. Must not
 //! repeat bytes of a client.
@@ -101,11 +101,25 @@ impl Reports {
         }
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         tracing::info!(%peer, %reason, left_out, "connection closed before any request");
-        if let Turned::TlsFailed(_) = reason {
-            let what = What::TlsFailed { reason: &reason.to_string() };
-            let origin = Origin::Connection(crate::audit::Peer::Direct(peer));
-            self.audit.record(Event { time: self.clock.now(), origin, what });
-        }
+        let text = reason.to_string();
+        let what = match reason {
+            Turned::TlsFailed(_) => What::TlsFailed { reason: &text },
+            Turned::Crowded => What::LimitExceeded { limit: "connections_per_ip", principal: None },
+            Turned::Full => What::LimitExceeded { limit: "connections", principal: None },
+            Turned::TooFast(exceeded) => What::LimitExceeded { limit: exceeded.limit, principal: None },
+            // Nothing was decided: it spoke something else, or nothing.
+            Turned::Io(_)
+            | Turned::Late
+            | Turned::NoHttp2
+            | Turned::NotHttp2
+            | Turned::NotTls
+            | Turned::Proxy(_)
+            | Turned::Silent
+            | Turned::Tls
+            | Turned::UntrustedProxy => return,
+        };
+        let origin = Origin::Connection(crate::audit::Peer::Direct(peer));
+        self.audit.record(Event { time: self.clock.now(), origin, what });
     }
 }
 

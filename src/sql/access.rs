@@ -3,48 +3,72 @@
 //! Every plan passes [`authorize`] before anything runs, whichever RPC and form it came in. Starts from *no*: a node
 //! that is not known to be harmless is refused. No I/O except the look at a local path that a location rule needs.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, TableReference};
+use datafusion::common::{Column, DFSchema, TableReference};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::source_as_provider;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
+use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::{
-    CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement, WriteOp, lit,
+    CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement, TableScan, WriteOp, lit,
 };
 use datafusion::prelude::Expr;
-use portcullis_auth::Principal;
+use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use portcullis_auth::{Access, Action, Authorizer, Decision, Principal, Reach};
 use url::Url;
 
-use super::{ddl_kind, failure, settings};
-use crate::config::{Allow, Grantee, Location};
+use super::{ddl_kind, failure, policy, settings};
+use crate::access::expression;
+use crate::catalog::guarded::{Guarded, Owner};
 use crate::status::{Class, Failure};
 
-/// The `[[location]]` rules.
-#[derive(Clone, Debug)]
-pub struct Locations(Arc<[Location]>);
+/// The one whose statement is judged, and who decides.
+pub(super) struct Asker<'a> {
+    /// What the statement was planned in.
+    pub(super) state: &'a SessionState,
+    /// Whose statement it is.
+    pub(super) principal: &'a Principal,
+    /// The policy.
+    pub(super) authorizer: &'a dyn Authorizer,
+    /// What the policy's own SQL is planned in.
+    policy_state: OnceCell<SessionState>,
+}
 
-impl Locations {
-    /// The rules of the configuration; none means that no location may be reached.
-    pub fn new(rules: impl Into<Arc<[Location]>>) -> Self {
-        Self(rules.into())
+impl<'a> Asker<'a> {
+    pub(super) fn new(state: &'a SessionState, principal: &'a Principal, authorizer: &'a dyn Authorizer) -> Self {
+        Self { state, principal, authorizer, policy_state: OnceCell::new() }
     }
 
-    /// Whether `principal` may read below `location`, which must already be free of `..` and links.
-    fn may_read(&self, principal: &Principal, location: &Url) -> bool {
-        self.0.iter().any(|rule| {
-            let reads = match rule.allow {
-                Allow::Read | Allow::ReadWrite => true,
-                Allow::Write => false,
-            };
-            let grants = std::iter::once(&rule.to.first).chain(&rule.to.rest).any(|grantee| match grantee {
-                Grantee::Everyone => true,
-                Grantee::Role(role) => principal.roles().contains(role),
-                Grantee::User(user) => principal.name() == user,
-            });
-            // Prefixes end with `/`, so that a neighbour with the same beginning is not below.
-            reads && grants && location.as_str().starts_with(rule.prefix.as_str())
-        })
+    /// What may be done with a table; all with one's own.
+    pub(super) fn access_to(&self, table: &Guarded) -> Access {
+        match table.owner() {
+            Owner::Catalog(name) => self.authorizer.table(self.principal, name.as_name()),
+            Owner::Session => Access::to(Action::ALL),
+        }
+    }
+
+    /// A policy's SQL over the columns of a table. What the client has set for its own SQL has no part in it.
+    pub(super) fn expression(&self, text: &str, schema: &DFSchema) -> Result<Expr, DataFusionError> {
+        let parsed = expression::parse(text).map_err(|unusable| DataFusionError::Plan(unusable.to_string()))?;
+        let state = self.policy_state.get_or_init(|| {
+            let mut state = self.state.clone();
+            let options = state.config_mut().options_mut();
+            let plain = ConfigOptions::new();
+            options.sql_parser = plain.sql_parser;
+            options.execution.time_zone = plain.execution.time_zone;
+            state
+        });
+        state.create_logical_expr_from_sql_expr(ExprWithAlias { expr: parsed, alias: None }, schema)
+    }
+
+    fn may_read(&self, location: &Url) -> bool {
+        self.authorizer.location(self.principal, location.as_str(), Reach::Read) == Decision::Allow
     }
 }
 
@@ -59,34 +83,35 @@ pub enum Place {
 
 /// Decides about a plan as SQL made it, before optimization, and gives back what may run.
 #[expect(clippy::wildcard_enum_match_arm, reason = "all others are queries, whose nodes are judged one by one")]
-pub fn authorize(
-    plan: LogicalPlan,
-    state: &SessionState,
-    locations: &Locations,
-    principal: &Principal,
-) -> Result<LogicalPlan, Failure> {
+pub(super) fn authorize(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
     match plan {
-        LogicalPlan::Ddl(ddl) => authorize_ddl(ddl, locations, principal).map(LogicalPlan::Ddl),
-        LogicalPlan::Statement(statement) => authorize_statement(statement, state),
+        LogicalPlan::Ddl(ddl) => authorize_ddl(ddl, asker).map(LogicalPlan::Ddl),
+        LogicalPlan::Statement(statement) => authorize_statement(statement, asker.state),
         LogicalPlan::Explain(mut explain) => {
-            explain.plan = Arc::new(query(Arc::unwrap_or_clone(explain.plan))?);
+            explain.plan = Arc::new(query(Arc::unwrap_or_clone(explain.plan), asker)?);
+            if explain.verbose && policy::hides(&explain.plan, asker)? {
+                return Err(Failure::new(
+                    Class::PermissionDenied,
+                    "EXPLAIN VERBOSE is not for a statement over tables of which you may see a part only",
+                ));
+            }
             Ok(LogicalPlan::Explain(explain))
         }
-        other => query(other),
+        other => query(other, asker),
     }
 }
 
-fn authorize_ddl(ddl: DdlStatement, locations: &Locations, principal: &Principal) -> Result<DdlStatement, Failure> {
+fn authorize_ddl(ddl: DdlStatement, asker: &Asker<'_>) -> Result<DdlStatement, Failure> {
     match ddl {
         DdlStatement::CreateView(mut view) => {
             if view.temporary {
                 return Err(Failure::unimplemented("CREATE TEMPORARY VIEW"));
             }
-            view.input = Arc::new(query(Arc::unwrap_or_clone(view.input))?);
+            view.input = Arc::new(query(Arc::unwrap_or_clone(view.input), asker)?);
             Ok(DdlStatement::CreateView(view))
         }
         DdlStatement::CreateExternalTable(table) => {
-            external_table(*table, locations, principal).map(|table| DdlStatement::CreateExternalTable(Box::new(table)))
+            external_table(*table, asker).map(|table| DdlStatement::CreateExternalTable(Box::new(table)))
         }
         // The session's catalog refuses to drop what the session did not make.
         DdlStatement::DropTable(_) | DdlStatement::DropView(_) => Ok(ddl),
@@ -100,11 +125,7 @@ fn authorize_ddl(ddl: DdlStatement, locations: &Locations, principal: &Principal
     }
 }
 
-fn external_table(
-    mut table: CreateExternalTable,
-    locations: &Locations,
-    principal: &Principal,
-) -> Result<CreateExternalTable, Failure> {
+fn external_table(mut table: CreateExternalTable, asker: &Asker<'_>) -> Result<CreateExternalTable, Failure> {
     if table.unbounded {
         return Err(Failure::unimplemented("CREATE UNBOUNDED EXTERNAL TABLE"));
     }
@@ -120,7 +141,7 @@ fn external_table(
     }
     let mut allowed = Vec::with_capacity(table.locations.len());
     for location in &table.locations {
-        let real = resolved(location).filter(|real| locations.may_read(principal, real)).ok_or_else(denied_location)?;
+        let real = resolved(location).filter(|real| asker.may_read(real)).ok_or_else(denied_location)?;
         allowed.push(real.to_string());
     }
     if allowed.is_empty() {
@@ -177,18 +198,19 @@ fn authorize_statement(statement: Statement, state: &SessionState) -> Result<Log
     Ok(LogicalPlan::Statement(statement))
 }
 
-/// A plan that only reads, all the way down.
-fn query(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
+/// A plan that only reads, all the way down, and only what may be read.
+fn query(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
     let mut nodes = 0_usize;
     let mut refused = None;
     plan.apply_with_subqueries(|node| {
         nodes = nodes.saturating_add(1);
-        refused = if nodes > MAX_NODES { Some(too_large()) } else { node_refusal(node) };
+        refused = if nodes > MAX_NODES { Some(too_large()) } else { node_refusal(node, asker) };
         if refused.is_none() {
             node.apply_expressions(|expression| {
-                let quantified = expression.exists(|part| Ok(matches!(part, Expr::SetComparison(_))))?;
-                refused = quantified.then(|| Failure::unimplemented("a comparison with ANY or ALL of a subquery"));
-                Ok(if quantified { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+                expression.apply(|part| {
+                    refused = expression_refusal(part);
+                    Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+                })
             })?;
         }
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -200,9 +222,49 @@ fn query(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "functions are looked up in the session, which has no others")]
+fn expression_refusal(expression: &Expr) -> Option<Failure> {
+    match expression {
+        Expr::SetComparison(_) => Some(Failure::unimplemented("a comparison with ANY or ALL of a subquery")),
+        // The session has no such function; a plan that was not made from SQL may.
+        Expr::ScalarFunction(call) if ABOUT_FILES.contains(&call.name()) => {
+            Some(Failure::about_request(Class::InvalidArgument, format!("there is no function `{}`", call.name())))
+        }
+        _ => None,
+    }
+}
+
+/// Starts from *no*: only what the session's catalog handed out, and what holds no data of anybody's.
+fn scan_refusal(scan: &TableScan, asker: &Asker<'_>) -> Option<Failure> {
+    if let Some(guarded) = policy::guarded(scan) {
+        let access = guarded.table().map_or_else(Access::none, |table| asker.access_to(table));
+        return match access {
+            access if access.allows(Action::Select) => None,
+            // A view may name a table that has been taken away.
+            access if access.is_none() => Some(not_found(&scan.table_name, asker)),
+            _ => Some(Failure::about_request(
+                Class::PermissionDenied,
+                format!("you may not read table `{}`", scan.table_name.table()),
+            )),
+        };
+    }
+    let harmless = is_information_schema(&scan.table_name)
+        || source_as_provider(&scan.source)
+            .is_ok_and(|provider| provider.is::<CteWorkTable>() || provider.is::<GenerateSeriesTable>());
+    (!harmless).then(|| Failure::unimplemented("this kind of table"))
+}
+
+/// In the words of the planner, so that what is hidden and what is absent read alike.
+fn not_found(name: &TableReference, asker: &Asker<'_>) -> Failure {
+    let defaults = &asker.state.config_options().catalog;
+    let name = name.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
+    failure::of_planning(&DataFusionError::Plan(format!("table '{name}' not found")))
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "a write by any other name is a write")]
-fn node_refusal(node: &LogicalPlan) -> Option<Failure> {
+fn node_refusal(node: &LogicalPlan, asker: &Asker<'_>) -> Option<Failure> {
     match node {
+        LogicalPlan::TableScan(scan) => scan_refusal(scan, asker),
         LogicalPlan::Projection(_)
         | LogicalPlan::Filter(_)
         | LogicalPlan::Window(_)
@@ -211,7 +273,6 @@ fn node_refusal(node: &LogicalPlan) -> Option<Failure> {
         | LogicalPlan::Join(_)
         | LogicalPlan::Repartition(_)
         | LogicalPlan::Union(_)
-        | LogicalPlan::TableScan(_)
         | LogicalPlan::EmptyRelation(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::SubqueryAlias(_)
@@ -260,11 +321,11 @@ fn only_settable_options(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
 
 /// Where the plan can run, by what it reads.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only leaves that read something decide")]
-pub(super) fn place(plan: &LogicalPlan, state: &SessionState) -> Result<Place, Failure> {
+pub(super) fn place(plan: &LogicalPlan) -> Result<Place, Failure> {
     let (mut here, mut cluster) = (0_usize, 0_usize);
     plan.apply_with_subqueries(|node| {
         match node {
-            LogicalPlan::TableScan(scan) if reads_files(&scan.table_name, state) => cluster = cluster.saturating_add(1),
+            LogicalPlan::TableScan(scan) if policy::guarded(scan).is_some() => cluster = cluster.saturating_add(1),
             LogicalPlan::TableScan(_) | LogicalPlan::DescribeTable(_) => here = here.saturating_add(1),
             _ => (),
         }
@@ -281,24 +342,12 @@ pub(super) fn place(plan: &LogicalPlan, state: &SessionState) -> Result<Place, F
     }
 }
 
-/// Whether the name is a table of a catalog, as opposed to `information_schema` and table functions.
-fn reads_files(name: &TableReference, state: &SessionState) -> bool {
-    if is_information_schema(name) {
-        return false;
-    }
-    let catalog = &state.config_options().catalog;
-    let name = name.clone().resolve(&catalog.default_catalog, &catalog.default_schema);
-    state
-        .catalog_list()
-        .catalog(&name.catalog)
-        .and_then(|catalog| catalog.schema(&name.schema))
-        .is_some_and(|schema| schema.table_exist(&name.table))
-}
-
 fn is_information_schema(name: &TableReference) -> bool {
     name.schema().is_some_and(|schema| schema.eq_ignore_ascii_case("information_schema"))
 }
 
 /// A chain of views or common table expressions that each read the one before twice doubles the plan at each step.
 const MAX_NODES: usize = 10_000;
-const FORMATS: &[&str] = &["PARQUET", "CSV", "JSON", "ARROW"];
+const FORMATS: &[&str] = &["PARQUET", "CSV", "JSON", "ARROW", "AVRO"];
+/// Functions that tell where on the server a row was read.
+pub(crate) const ABOUT_FILES: &[&str] = &["input_file_name", "file_row_index"];

@@ -128,6 +128,7 @@ fn gate() -> GateLayer {
         strangers: strangers(),
         principals: Arc::new(PerPrincipal::new(Rate::per_second(1000), [].into(), &Ticks::start())),
         audit: Audit::off(),
+        patience: Duration::from_secs(60),
     })
     .unwrap()
 }

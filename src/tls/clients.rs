@@ -1,7 +1,8 @@
 //! Client certificates: the CAs that count, the CRLs, and the verifier made of both.
 //!
 //! With CRLs every certificate of a chain needs one that is not past its next update: what is unknown is refused.
-//! Without CRLs nothing is revoked. Must not know whom a certificate names.
+//! Without CRLs nothing is revoked. CRLs that would keep out every client of a CA are refused where files are read.
+//! Must not know whom a certificate names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,21 @@ use std::time::SystemTime;
 use portcullis_auth::Expiry;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    RootCertStore, SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 
 use super::dates::{self, Dates};
 use super::{Problem, TlsError, read};
+
+mod lists;
+
+use lists::Issuer;
 
 /// Whether clients are asked for certificates.
 #[derive(Clone, Debug)]
@@ -37,6 +45,11 @@ impl ClientAuth {
             Self::None => None,
             Self::Optional(trust) | Self::Required(trust) => Some(trust),
         }
+    }
+
+    /// What an operator should know about the files: each note is one line.
+    pub fn notes(&self) -> Vec<String> {
+        self.trust().map(ClientTrust::notes).unwrap_or_default()
     }
 }
 
@@ -66,7 +79,7 @@ impl ClientFiles {
         let ca = read(&self.ca)?;
         let crls = self.crls.iter().map(|path| Ok((path, read(path)?))).collect::<Result<Vec<_>, TlsError>>()?;
         let crls: Vec<_> = crls.iter().map(|(path, crl)| (path.as_path(), crl.expose())).collect();
-        let trust = ClientTrust::parse((&self.ca, ca.expose()), &crls, now)?;
+        let trust = ClientTrust::guarded((&self.ca, ca.expose()), &crls, now)?;
         Ok(match self.presence {
             Presence::Optional => ClientAuth::Optional(trust),
             Presence::Required => ClientAuth::Required(trust),
@@ -81,12 +94,39 @@ pub struct ClientTrust {
     authorities: Arc<[CertificateDer<'static>]>,
     /// When the first of the CRLs is too old.
     fresh_until: Expiry,
+    /// The files with CRLs of none of the CAs.
+    unrelated: Arc<[PathBuf]>,
+}
+
+/// A CA whose clients would all be refused, since nothing says which of them are revoked.
+#[derive(Debug, thiserror::Error)]
+#[error("`{authority}` has no CRL while there are others, so every client of it would be refused")]
+struct NoList {
+    authority: String,
 }
 
 impl ClientTrust {
     /// From what the files hold; the paths only name the parts in an error. A CRL that is too old at `now` is refused:
-    /// with it, every client would be.
-    pub fn parse((ca, cas): (&Path, &[u8]), crls: &[(&Path, &[u8])], now: SystemTime) -> Result<Self, TlsError> {
+    /// with it, every client would be. CRLs that fit their CAs badly are not: [`ClientFiles::read`] refuses those.
+    pub fn parse(ca: (&Path, &[u8]), crls: &[(&Path, &[u8])], now: SystemTime) -> Result<Self, TlsError> {
+        Self::assemble(ca, crls, now).map(|(trust, _locked_out)| trust)
+    }
+
+    /// [`ClientTrust::parse`], and not if the clients of a CA could never come in: with CRLs each CA needs one, and a
+    /// CRL in its name must be signed by its key. A CRL of none of the CAs may be that of one below them.
+    fn guarded(ca: (&Path, &[u8]), crls: &[(&Path, &[u8])], now: SystemTime) -> Result<Self, TlsError> {
+        match Self::assemble(ca, crls, now)? {
+            (trust, None) => Ok(trust),
+            (_, Some(locked_out)) => Err(locked_out),
+        }
+    }
+
+    /// With what would keep out every client of a CA, if something would.
+    fn assemble(
+        (ca, cas): (&Path, &[u8]),
+        crls: &[(&Path, &[u8])],
+        now: SystemTime,
+    ) -> Result<(Self, Option<TlsError>), TlsError> {
         let authorities = CertificateDer::pem_slice_iter(cas)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|problem| TlsError::new(ca, Problem::Pem(problem)))?;
@@ -107,6 +147,9 @@ impl ClientTrust {
         let roots = Arc::new(roots);
 
         let mut lists = Vec::new();
+        let mut listed = vec![Listed::No; roots.roots.len()];
+        let mut unrelated: Vec<PathBuf> = Vec::new();
+        let mut locked_out = None;
         for (path, bytes) in crls {
             for crl in read_crls(path, bytes)? {
                 // One list alone, so that the error can name its file.
@@ -115,15 +158,39 @@ impl ClientTrust {
                 if dates.until <= now {
                     return Err(TlsError::new(path, Problem::CrlExpired));
                 }
+                match lists::issuer(&crl, &roots.roots) {
+                    Issuer::Known(at) => listed.iter_mut().skip(at).take(1).for_each(|found| *found = Listed::Yes),
+                    Issuer::Unknown if unrelated.last().is_some_and(|last| last == path) => (),
+                    Issuer::Unknown => unrelated.push((*path).to_owned()),
+                    Issuer::Forged => {
+                        let problem = VerifierBuilderError::InvalidCrl(CertRevocationListError::BadSignature);
+                        locked_out.get_or_insert(TlsError::new(path, Problem::Verifier(problem)));
+                    }
+                }
                 lists.push((dates, crl));
             }
+        }
+        let mut unlisted = roots.roots.iter().zip(&listed).filter(|(_, listed)| **listed == Listed::No);
+        if let Some((root, _)) = unlisted.next().filter(|_| !lists.is_empty()) {
+            let problem = Error::Other(OtherError(Arc::new(NoList { authority: lists::name(root) })));
+            locked_out.get_or_insert(TlsError::new(ca, Problem::Authority(problem)));
         }
         // Of several lists about one CA the verifier takes the first: it must be the newest.
         lists.sort_by_key(|(dates, _)| std::cmp::Reverse(dates.from));
         let fresh_until = lists.iter().fold(Expiry::Never, |end, (dates, _)| end.earlier(Expiry::At(dates.until)));
         let lists = lists.into_iter().map(|(_, crl)| crl).collect();
         let verifier = verifier(&roots, lists).map_err(|problem| TlsError::new(ca, problem))?;
-        Ok(Self { verifier, authorities: authorities.into(), fresh_until })
+        let trust = Self { verifier, authorities: authorities.into(), fresh_until, unrelated: unrelated.into() };
+        Ok((trust, locked_out))
+    }
+
+    /// What an operator should know about the files: each note is one line.
+    pub fn notes(&self) -> Vec<String> {
+        let note = |file: &PathBuf| {
+            let file = file.display();
+            format!("{file}: a CRL of no CA in client_ca, which counts for a CA below one of them or for nobody")
+        };
+        self.unrelated.iter().map(note).collect()
     }
 
     /// The CAs, for a scheme that tells them apart.
@@ -164,6 +231,13 @@ impl fmt::Debug for ClientTrust {
             .field("fresh_until", &self.fresh_until)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether there is a CRL of a CA.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    No,
+    Yes,
 }
 
 /// All CRLs in a file: several in PEM, or one in DER.

@@ -11,6 +11,8 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableType;
 use parking_lot::RwLock;
 
+use crate::catalog::guarded::Guarded;
+
 /// What the session made, by catalog, schema and name.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
@@ -114,7 +116,9 @@ impl SchemaProvider for OverlaySchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         match self.own(name) {
-            Some(table) => Ok(Some(table)),
+            // A view is put into the plan, where what it reads is judged; a table stands there itself.
+            Some(view) if view.get_logical_plan().is_some() => Ok(Some(view)),
+            Some(table) => Ok(Some(Arc::new(Guarded::of_session(table)))),
             None => self.base.table(name).await,
         }
     }

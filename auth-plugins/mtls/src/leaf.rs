@@ -144,7 +144,7 @@ pub(crate) enum Value {
     /// In its one spelling.
     One(String),
     /// More than one, or one that is not of its form.
-    Unusable(&'static str),
+    Unusable(String),
 }
 
 impl Value {
@@ -152,9 +152,9 @@ impl Value {
         *self = match self {
             Self::Absent => match names::canonical(field, text) {
                 Ok(name) => Self::One(name),
-                Err(problem) => Self::Unusable(problem),
+                Err(problem) => Self::Unusable(format!("{} {problem}", field.noun())),
             },
-            Self::One(_) | Self::Unusable(_) => Self::Unusable("there is more than one name of this kind"),
+            Self::One(_) | Self::Unusable(_) => Self::Unusable("there is more than one name of this kind".to_owned()),
         };
     }
 }
@@ -185,14 +185,17 @@ fn common_name(subject: &X509Name<'_>) -> Value {
         let several = part.iter().count() > 1;
         for attribute in part.iter().filter(|attribute| *attribute.attr_type() == OID_X509_COMMON_NAME) {
             if several {
-                return Value::Unusable("the common name is one of several values in one part of the subject");
+                let problem = "the common name is one of several values in one part of the subject";
+                return Value::Unusable(problem.to_owned());
             }
             let value = attribute.attr_value();
             // The other string types have encodings that readers disagree about.
             let plain = [Tag::Utf8String, Tag::PrintableString, Tag::Ia5String].contains(&value.tag());
             match std::str::from_utf8(value.data) {
                 Ok(text) if plain => found.add(Field::Cn, text),
-                Ok(_) | Err(_) => return Value::Unusable("the common name is of a string type that is not accepted"),
+                Ok(_) | Err(_) => {
+                    return Value::Unusable("the common name is of a string type that is not accepted".to_owned());
+                }
             }
         }
     }

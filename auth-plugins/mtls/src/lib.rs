@@ -45,5 +45,5 @@ mod rules;
 mod testing;
 
 pub use leaf::{Leaf, LeafError};
-pub use rules::{Eku, Field, Rule, RuleError, Rules, RulesError};
+pub use rules::{Eku, Field, RoleError, Rule, RuleError, RulePart, Rules, RulesError, check_roles};
 pub use scheme::ClientCertificates;

@@ -5,7 +5,8 @@
 
 use crate::rules::Field;
 
-/// The one spelling of a name, or why it names nobody. Every byte may come from a stranger with a CA's signature.
+/// The one spelling of a name, or why it names nobody, as what is said of the name ("has no scheme"). Every byte may
+/// come from a stranger with a CA's signature.
 pub(crate) fn canonical(field: Field, name: &str) -> Result<String, &'static str> {
     match field {
         Field::Uri => uri(name),
@@ -17,27 +18,27 @@ pub(crate) fn canonical(field: Field, name: &str) -> Result<String, &'static str
 
 fn uri(name: &str) -> Result<String, &'static str> {
     if name.len() > MAX_URI {
-        return Err("the URI is too long");
+        return Err("is too long for a URI");
     }
     // An escape, a query or a fragment would give one place several spellings.
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"#%<>?\\^`{|}".contains(&b);
     if !name.bytes().all(plain) {
-        return Err("the URI holds a character that it must not");
+        return Err("holds a character that a URI must not");
     }
-    let (scheme, rest) = name.split_once(':').ok_or("the URI has no scheme")?;
+    let (scheme, rest) = name.split_once(':').ok_or("has no scheme")?;
     let of_a_scheme = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.');
     if !scheme.starts_with(|c: char| c.is_ascii_lowercase()) || !scheme.bytes().all(of_a_scheme) {
-        return Err("the scheme of the URI is not in lower case letters");
+        return Err("has a scheme that is not in lower case letters");
     }
     if rest.is_empty() {
-        return Err("the URI ends behind its scheme");
+        return Err("ends behind its scheme");
     }
     if rest.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err("the URI holds a dot segment");
+        return Err("holds a dot segment");
     }
     match rest.strip_prefix("//") {
         Some(rest) => authority(rest.split_once('/').map_or(rest, |(authority, _)| authority))?,
-        None if scheme == SPIFFE => return Err("the SPIFFE id has no trust domain"),
+        None if scheme == SPIFFE => return Err("has no trust domain, which a SPIFFE id must have"),
         None => (),
     }
     if scheme == SPIFFE {
@@ -48,13 +49,13 @@ fn uri(name: &str) -> Result<String, &'static str> {
 
 fn authority(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
-        return Err("the URI has no host");
+        return Err("has no host");
     }
     if name.contains('@') {
-        return Err("the URI holds user information");
+        return Err("holds user information");
     }
     if name.bytes().any(|b| b.is_ascii_uppercase()) {
-        return Err("the host of the URI is not in lower case");
+        return Err("has a host that is not in lower case");
     }
     Ok(())
 }
@@ -63,21 +64,22 @@ fn authority(name: &str) -> Result<(), &'static str> {
 /// be.
 fn spiffe(rest: &str) -> Result<(), &'static str> {
     let id = rest.trim_start_matches('/');
-    let (domain, path) = id.split_once('/').ok_or("the SPIFFE id names a trust domain and no workload")?;
+    let (domain, path) =
+        id.split_once('/').ok_or("names a trust domain and no workload, which a SPIFFE id must name")?;
     let of_a_domain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'_');
     if domain.is_empty() || domain.len() > MAX_TRUST_DOMAIN || !domain.bytes().all(of_a_domain) {
-        return Err("the trust domain of the SPIFFE id is not one");
+        return Err("has a trust domain that is not one of a SPIFFE id");
     }
     let of_a_path = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     if path.split('/').any(|segment| segment.is_empty() || !segment.bytes().all(of_a_path)) {
-        return Err("the path of the SPIFFE id has a segment that is empty or not plain");
+        return Err("has a segment that is empty or not plain, which a SPIFFE id has not");
     }
     Ok(())
 }
 
 fn dns(name: &str) -> Result<String, &'static str> {
     if name.len() > MAX_DNS {
-        return Err("the DNS name is too long");
+        return Err("is too long for a DNS name");
     }
     // A wildcard stands for many hosts, so it names none.
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
@@ -88,33 +90,33 @@ fn dns(name: &str) -> Result<String, &'static str> {
             && !label.ends_with('-')
     };
     if !name.split('.').all(good) {
-        return Err("the DNS name has a label that is not one");
+        return Err("has a label that is not one of a DNS name");
     }
     Ok(name.to_ascii_lowercase())
 }
 
 fn email(name: &str) -> Result<String, &'static str> {
-    let (local, domain) = name.split_once('@').ok_or("the e-mail address has no `@`")?;
+    let (local, domain) = name.split_once('@').ok_or("has no `@`")?;
     // Quoted local parts can hold anything, spaces and `@` included.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$&'+-./=?^_`{|}~".contains(&b);
     if !(1..=MAX_LOCAL).contains(&local.len()) || !local.bytes().all(plain) {
-        return Err("the e-mail address has a local part that is not plain");
+        return Err("has a local part that is not plain");
     }
     Ok(format!("{local}@{}", dns(domain)?))
 }
 
 fn common_name(name: &str) -> Result<String, &'static str> {
     if name.is_empty() {
-        return Err("the common name is empty");
+        return Err("is empty");
     }
     if name.len() > MAX_CN {
-        return Err("the common name is too long");
+        return Err("is too long");
     }
     if name.chars().any(is_misleading) {
-        return Err("the common name holds a control, invisible or bidirectional character");
+        return Err("holds a control, invisible or bidirectional character");
     }
     if name.trim() != name {
-        return Err("the common name begins or ends with white space");
+        return Err("begins or ends with white space");
     }
     Ok(name.to_owned())
 }

@@ -4,12 +4,14 @@
 //! fall back on a name the operator did not ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use rustls_pki_types::CertificateDer;
 
 use crate::leaf::{Leaf, Value};
 use crate::path::Authorities;
 
+mod notes;
 mod pattern;
 
 use pattern::{Pattern, Template};
@@ -38,6 +40,16 @@ impl Field {
         }
     }
 
+    /// For sentences.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Cn => "the common name",
+            Self::Dns => "the DNS name",
+            Self::Email => "the e-mail address",
+            Self::Uri => "the URI",
+        }
+    }
+
     fn named(name: &str) -> Option<Self> {
         [Self::Cn, Self::Dns, Self::Email, Self::Uri].into_iter().find(|field| field.name() == name)
     }
@@ -54,6 +66,7 @@ impl Field {
 #[derive(Clone, Debug)]
 pub struct Rule {
     field: Field,
+    written: String,
     pattern: Pattern,
     name: Template,
 }
@@ -65,10 +78,12 @@ impl Rule {
     ///
     /// If nothing could match the pattern, or the name asks for a capture that is not there.
     pub fn parse(field: Field, pattern: &str, name: &str) -> Result<Self, RuleError> {
-        let wrong = |problem| RuleError { field, pattern: pattern.to_owned(), name: name.to_owned(), problem };
-        let parsed = Pattern::parse(field, pattern).map_err(wrong)?;
-        let name = Template::parse(name, parsed.holes()).map_err(wrong)?;
-        Ok(Self { field, pattern: parsed, name })
+        let wrong = |part| {
+            move |problem| RuleError { field, pattern: pattern.to_owned(), name: name.to_owned(), part, problem }
+        };
+        let parsed = Pattern::parse(field, pattern).map_err(wrong(RulePart::Pattern))?;
+        let name = Template::parse(name, parsed.holes()).map_err(wrong(RulePart::Name))?;
+        Ok(Self { field, written: pattern.to_owned(), pattern: parsed, name })
     }
 
     /// Which part of a certificate it reads.
@@ -83,12 +98,43 @@ impl Rule {
 
 /// A rule that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{{ {} = \"{pattern}\", as = \"{name}\" }}: {problem}", field.name())]
+#[error("{{ {} = \"{pattern}\", as = \"{name}\" }}: {part} {problem}", field.name())]
 pub struct RuleError {
     field: Field,
     pattern: String,
     name: String,
+    part: RulePart,
     problem: &'static str,
+}
+
+impl RuleError {
+    /// Which half of the rule is wrong.
+    pub fn part(&self) -> RulePart {
+        self.part
+    }
+
+    /// What is wrong, as it is said of that half: "is empty".
+    pub fn problem(&self) -> &'static str {
+        self.problem
+    }
+}
+
+/// A half of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RulePart {
+    /// The name to give.
+    Name,
+    /// The pattern.
+    Pattern,
+}
+
+impl fmt::Display for RulePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "the name to give",
+            Self::Pattern => "the pattern",
+        })
+    }
 }
 
 /// Whether a certificate must say that it is for clients.
@@ -130,13 +176,19 @@ impl Rules {
                 return Err(RulesError::Repeated { rule: at.saturating_add(1) });
             }
         }
-        for (name, given) in &roles {
-            let usable = |text: &String| crate::names::canonical(Field::Cn, text).is_ok();
-            if !usable(name) || given.len() > MAX_ROLES || !given.iter().all(usable) {
-                return Err(RulesError::Role { principal: name.clone() });
-            }
+        for (principal, given) in &roles {
+            let wrong = |error| RulesError::Role { principal: principal.clone(), error };
+            check_roles(principal, given.iter().map(String::as_str)).map_err(wrong)?;
         }
         Ok(Self { principals, roles, authorities: Authorities::new(authorities)?, eku })
+    }
+
+    /// What an operator should know about rules that are not wrong, one sentence each; rules are counted from one.
+    ///
+    /// A rule that is never reached, two that fit one certificate and name somebody else, and one that takes every name
+    /// of its kind.
+    pub fn notes(&self) -> Vec<String> {
+        notes::of(&self.principals)
     }
 
     pub(crate) fn authorities(&self) -> &Authorities {
@@ -160,7 +212,7 @@ impl Rules {
             }
             match leaf.value(rule.field) {
                 Value::Absent => (),
-                Value::Unusable(problem) => return Err(Unnamed::Unusable(problem)),
+                Value::Unusable(problem) => return Err(Unnamed::Unusable(problem.clone())),
                 Value::One(value) => {
                     if let Some(name) = rule.name_for(value) {
                         return Ok(Named { name, field: rule.field, value: value.clone() });
@@ -206,11 +258,49 @@ pub enum RulesError {
         rule: usize,
     },
     /// Roles that a principal cannot have.
-    #[error("the roles of `{principal}` are too many, or one of these names is empty or not plain")]
+    #[error("roles of `{principal}`: {error}")]
     Role {
         /// Whose roles.
         principal: String,
+        /// What is wrong with them.
+        error: RoleError,
     },
+}
+
+/// Whether somebody of this name can have these roles.
+///
+/// # Errors
+///
+/// If the name or a role is empty, too long or not plain, or the roles are too many.
+pub fn check_roles<'a>(principal: &'a str, roles: impl IntoIterator<Item = &'a str>) -> Result<(), RoleError> {
+    let wrong = |given: &str, problem| RoleError { given: given.to_owned(), problem };
+    for (before, text) in std::iter::once(principal).chain(roles).enumerate() {
+        if before > MAX_ROLES {
+            return Err(wrong(principal, "has more than 200 roles"));
+        }
+        crate::names::canonical(Field::Cn, text).map_err(|problem| wrong(text, problem))?;
+    }
+    Ok(())
+}
+
+/// A name or a role that nobody can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` {problem}")]
+pub struct RoleError {
+    given: String,
+    problem: &'static str,
+}
+
+impl RoleError {
+    /// The name or role as it was given.
+    pub fn given(&self) -> &str {
+        &self.given
+    }
+
+    /// What is wrong, as it is said of it: "is empty".
+    pub fn problem(&self) -> &'static str {
+        self.problem
+    }
 }
 
 /// A principal's name, and the one name in the certificate that gave it.
@@ -229,10 +319,10 @@ impl Named {
 }
 
 /// Why a leaf names nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unnamed {
     NoRule,
-    Unusable(&'static str),
+    Unusable(String),
 }
 
 const MAX_ROLES: usize = 200;

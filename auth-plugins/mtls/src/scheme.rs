@@ -75,7 +75,7 @@ impl ClientCertificates {
         }
         let named = state.rules.decide(leaf).map_err(|problem| match problem {
             Unnamed::NoRule => refused("no rule maps the certificate"),
-            Unnamed::Unusable(problem) => refused(problem),
+            Unnamed::Unusable(problem) => refused(&problem),
         })?;
         let vouched = state
             .vouch(attempt.peer_certs, attempt.now)

@@ -127,10 +127,11 @@ impl Passwords {
         Rejection::invalid(format!("no such user, or a wrong password: user hash `{user}`"))
     }
 
-    /// The password was the right one: the rest may be said plainly.
+    /// The password was the right one: the rest may be said, but for the name, which no reason quotes.
     fn judge_record(&self, record: &UserRecord, now: SystemTime) -> Verdict {
         if record.expires.passed(now) {
-            return Verdict::Reject(Rejection::invalid(format!("the user has expired: `{}`", record.user)));
+            let user = self.key.user(&record.user);
+            return Verdict::Reject(Rejection::invalid(format!("the user has expired: user hash `{user}`")));
         }
         match Principal::assertion(record.assertion(&self.name)) {
             Ok(principal) => Verdict::Admit(principal),

@@ -16,7 +16,7 @@ async fn passwords_follow_the_contract() {
     let file = format!(
         "[user.alice]\npassword = \"{HASH_OF_ALICE}\"\nroles = [\"analyst\"]\nexpires = 2001-09-09T01:46:41Z\n\
          [user.\"Böb\"]\npassword = \"{HASH_OF_BOB}\"\nattributes = {{ region = \"EU\" }}\n\
-         [user.expired]\npassword = \"{HASH_OF_BOB}\"\nexpires = 2001-09-09T01:46:40Z\n"
+         [user.carol]\npassword = \"{HASH_OF_BOB}\"\nexpires = 2001-09-09T01:46:40Z\n"
     );
     // A machine that does much else must not make the suite see a scheme that is too busy.
     let config = HashingConfig { wait: Duration::from_secs(60), ..HashingConfig::default() };
@@ -36,7 +36,7 @@ async fn passwords_follow_the_contract() {
         .with(Part::Wrong, basic("alice", bob))
         .with(Part::Wrong, basic("Böb", alice))
         .with(Part::Wrong, basic("alice", HASH_OF_ALICE))
-        .with(Part::Expired, basic("expired", bob))
+        .with(Part::Expired, basic("carol", bob))
         .with(Part::Malformed, basic("alice", ""))
         .with(Part::Foreign, Sample::authorization("Bearer pk1.AAAAAAAAAAAA.AAAA"))
         .with(Part::Foreign, Sample::authorization("Bearer eyJhbGciOiJFUzI1NiJ9.e30.AAAA"))

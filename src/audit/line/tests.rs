@@ -82,7 +82,10 @@ fn the_text_of_a_statement_is_written_only_if_it_is_handed_over() {
     let with = Statement { text: StatementText::Danger("SELECT 'secret'"), ..statement(&alice) };
     let with = line(&call(What::StatementEnd(with)));
     assert!(with.ends_with(r#""outcome":"ok","sql":"SELECT 'secret'"}"#), "{with}");
-    assert!(!line(&call(What::StatementEnd(statement(&alice)))).contains("sql\""));
+    let hashed = Statement { text: StatementText::Hash([0xab; 16]), ..statement(&alice) };
+    let hashed = line(&call(What::StatementEnd(hashed)));
+    assert!(hashed.ends_with(&format!(r#""outcome":"ok","sql_hash":"{}"}}"#, "ab".repeat(16))), "{hashed}");
+    assert!(!line(&call(What::StatementEnd(statement(&alice)))).contains("sql"));
 }
 
 #[test]
@@ -182,6 +185,7 @@ fn events(alice: &Principal) -> Vec<Event<'_>> {
     let connection = |what| Event { time: time(), origin: Origin::Connection(peer()), what };
     let admission = Admission { scheme: "corporate", principal: alice, session: Some(session), call: "Handshake" };
     let hash = [0x9d, 0x41, 0xc8, 0xa0, 0x7b, 0xe2, 0x5f, 0x13, 0x66, 0x0e, 0x94, 0xd2, 0xb8, 0x17, 0x5a, 0xc3];
+    let text = [0x41, 0x7e, 0x02, 0xd9, 0xb6, 0x8c, 0x1f, 0x50, 0x3a, 0xe4, 0x97, 0x2b, 0xc5, 0x60, 0x8d, 0x13];
     let unreadable = Statement {
         query: None,
         kind: StatementKind::Unknown,
@@ -211,7 +215,7 @@ fn events(alice: &Principal) -> Vec<Event<'_>> {
         connection(What::TlsFailed { reason: "the client's certificate has expired" }),
         call(What::SessionOpened { session, principal: alice }),
         gate(What::SessionEnded { session, principal: alice, why: SessionEnd::Idle }),
-        call(What::StatementEnd(statement(alice))),
+        call(What::StatementEnd(Statement { text: StatementText::Hash(text), ..statement(alice) })),
         call(What::StatementEnd(unreadable)),
         call(What::AuthzDenied {
             principal: alice,
@@ -221,7 +225,8 @@ fn events(alice: &Principal) -> Vec<Event<'_>> {
         }),
         call(What::SealedRefused { principal: alice, kind: SealedKind::Ticket, reason: "does not open" }),
         call(What::LimitExceeded { limit: "queries_per_principal", principal: Some(alice) }),
-        connection(What::LimitExceeded { limit: "connections", principal: None }),
+        connection(What::LimitExceeded { limit: "connections_per_ip", principal: None }),
+        connection(What::LimitExceeded { limit: "preauth_per_ip", principal: None }),
         gate(What::GateStarted { version: "0.1.0", address: address("0.0.0.0:32010") }),
         gate(What::GateStopped { version: "0.1.0", address: address("0.0.0.0:32010") }),
         gate(What::Reloaded { what: "credentials", outcome: Reload::Ok }),

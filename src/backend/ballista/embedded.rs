@@ -22,7 +22,8 @@ use ballista_core::utils::{default_config_producer, default_session_builder};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
-use ballista_scheduler::scheduler_server::{JobIdGenerator, SchedulerServer};
+use ballista_scheduler::scheduler_server::{JobIdGenerator, SchedulerServer, SessionBuilder};
+use datafusion::execution::SessionStateBuilder;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -34,6 +35,7 @@ use tonic::transport::server::TcpIncoming;
 use self::executor::RunningExecutor;
 use super::executors::Route;
 use super::{BallistaBackend, ExecutorAllowList, Following, ShuffleCompression, job_ids};
+use crate::stores::Stores;
 
 /// How large the embedded cluster is and where it works.
 #[derive(Clone, Debug)]
@@ -48,6 +50,26 @@ pub struct EmbeddedConfig {
     pub executor_memory: NonZeroUsize,
     /// How long the scheduler keeps a finished job's data when nobody cleans it.
     pub result_ttl: Duration,
+}
+
+/// What the tasks of an embedded cluster may reach besides its work directory, and how much of that they may fill.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// The stores that tables are read from.
+    pub stores: Arc<Stores>,
+    /// Bytes that the tasks of one executor may have spilled at a time; what goes beyond fails. Shuffle and result
+    /// files are not counted.
+    pub spill: NonZeroUsize,
+}
+
+impl Default for Storage {
+    /// Local files, and 50 GiB.
+    fn default() -> Self {
+        Self {
+            stores: Arc::new(Stores::local_only()),
+            spill: NonZeroUsize::new(crate::config::Embedded::SPILL).unwrap_or(NonZeroUsize::MAX),
+        }
+    }
 }
 
 /// A running embedded cluster. Dropping it stops everything; [`stop`](Self::stop) also waits and cleans.
@@ -94,15 +116,20 @@ pub enum EmbeddedError {
 }
 
 impl Embedded {
-    /// Starts scheduler and executors; returns when all executors are registered.
+    /// Starts scheduler and executors for tables in local files; returns when all executors are registered.
     pub async fn start(config: &EmbeddedConfig) -> Result<Self, EmbeddedError> {
+        Self::start_with(config, &Storage::default()).await
+    }
+
+    /// Starts scheduler and executors; returns when all executors are registered.
+    pub async fn start_with(config: &EmbeddedConfig, storage: &Storage) -> Result<Self, EmbeddedError> {
         let work_dir = own_directory(&config.work_dir).map_err(EmbeddedError::WorkDir)?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(EmbeddedError::Port)?;
         let scheduler_address = listener.local_addr().map_err(EmbeddedError::Port)?;
-        let scheduler = start_scheduler(scheduler_address, config.result_ttl).await?;
+        let scheduler = start_scheduler(scheduler_address, config.result_ttl, session_builder(&storage.stores)).await?;
         let service = SchedulerGrpcServer::new(scheduler)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -120,8 +147,8 @@ impl Embedded {
         let addresses = Arc::new(Mutex::new(HashSet::new()));
         let executors = Arc::new(Mutex::new(Vec::new()));
         for number in 0..config.executors.get() {
-            let executor =
-                executor::start(config, scheduler_address, &work_dir.join(format!("executor-{number}"))).await?;
+            let work_dir = work_dir.join(format!("executor-{number}"));
+            let executor = executor::start((config, storage), scheduler_address, &work_dir).await?;
             addresses.lock().insert(executor.flight);
             executors.lock().push(executor);
         }
@@ -134,7 +161,7 @@ impl Embedded {
             config.result_ttl,
         );
         tasks.spawn(replace_lost(
-            config.clone(),
+            (config.clone(), storage.clone()),
             scheduler_address,
             work_dir.clone(),
             Arc::clone(&executors),
@@ -199,6 +226,7 @@ impl Drop for Embedded {
 async fn start_scheduler(
     address: SocketAddr,
     result_ttl: Duration,
+    session_builder: SessionBuilder,
 ) -> Result<SchedulerServer<LogicalPlanNode, PhysicalPlanNode>, EmbeddedError> {
     let config = SchedulerConfig::default()
         .with_hostname(address.ip().to_string())
@@ -218,12 +246,19 @@ async fn start_scheduler(
         job_id_generator: Some(Arc::new(JobIds)),
         ..config
     };
-    let cluster = BallistaCluster::new_memory(
-        config.scheduler_endpoint(),
-        Arc::new(default_session_builder),
-        Arc::new(default_config_producer),
-    );
+    let cluster =
+        BallistaCluster::new_memory(config.scheduler_endpoint(), session_builder, Arc::new(default_config_producer));
     create_scheduler(cluster, Arc::new(config)).await.map_err(|error| EmbeddedError::Ballista(error.to_string()))
+}
+
+/// Ballista's own sessions, which look for the files of tables in the configured stores.
+fn session_builder(stores: &Arc<Stores>) -> SessionBuilder {
+    let stores = Arc::clone(stores);
+    Arc::new(move |config| {
+        let state = default_session_builder(config)?;
+        let runtime = stores.within(state.runtime_env())?;
+        Ok(SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime).build())
+    })
 }
 
 /// Names jobs and tells the submitting task.
@@ -240,7 +275,7 @@ impl JobIdGenerator for JobIds {
 /// Starts a new executor for each that ended; the scheduler drops the old one by its missing heartbeat or at the first
 /// task that cannot be launched.
 async fn replace_lost(
-    config: EmbeddedConfig,
+    (config, storage): (EmbeddedConfig, Storage),
     scheduler: SocketAddr,
     work_dir: PathBuf,
     executors: Arc<Mutex<Vec<RunningExecutor>>>,
@@ -265,7 +300,8 @@ async fn replace_lost(
             addresses.lock().remove(&executor.flight);
             executor.kill();
             generation = generation.saturating_add(1);
-            match executor::start(&config, scheduler, &work_dir.join(format!("replacement-{generation}"))).await {
+            let work_dir = work_dir.join(format!("replacement-{generation}"));
+            match executor::start((&config, &storage), scheduler, &work_dir).await {
                 Ok(executor) => {
                     addresses.lock().insert(executor.flight);
                     executors.lock().push(executor);
@@ -296,3 +332,6 @@ const STOP: Duration = Duration::from_secs(5);
 const WATCH: Duration = Duration::from_millis(500);
 const EXECUTOR_TIMEOUT_SECONDS: u64 = 10;
 const NO_EXECUTOR_GRACE_SECONDS: u64 = 10;
+
+#[cfg(test)]
+mod tests;

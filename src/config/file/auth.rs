@@ -3,6 +3,7 @@
 //! An entry that could never be asked, or never be answered, is a finding here and not a surprise later. Must not look
 //! into the files that an entry names.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Surroundings;
@@ -15,6 +16,7 @@ use crate::config::auth::{
 };
 use crate::config::error::Problem;
 use crate::config::{CertificateRole, ClientAuth, ClientCertificates, NonEmpty, Server, Transport};
+use crate::schemes::{self, WrongRule};
 
 /// The chain, each entry with its place. An empty chain cannot be written, only reported.
 pub(super) fn chain(root: &mut Section<'_>, around: &Surroundings<'_>) -> Option<NonEmpty<(At, Entry)>> {
@@ -216,7 +218,7 @@ fn issuer(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Issuer
     let principal_claim = section.optional("principal_claim", "sub".to_owned(), claim);
     let roles_claim = section.optional("roles_claim", None, |item| claim(item).map(Some));
     let attributes = section.section("attributes", |claims| claims.values(claim)).into_iter().collect();
-    let required = section.section("required", |claims| claims.values(|item| Ok(values::text(item)?.to_owned())));
+    let required = required(section);
     let leeway = section.optional("leeway", Duration::from_secs(30), values::duration("0s", "120s"));
     let max_lifetime =
         section.optional("max_lifetime", Duration::from_secs(24 * 60 * 60), values::duration("1s", "7d"));
@@ -231,7 +233,7 @@ fn issuer(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Issuer
         principal_claim,
         roles_claim,
         attributes,
-        required: required.into_iter().collect(),
+        required,
         leeway,
         max_lifetime,
         types,
@@ -276,25 +278,43 @@ fn algorithm(item: &Item<'_>) -> Result<String, Problem> {
 /// A claim, or a path of claims with dots.
 fn claim(item: &Item<'_>) -> Result<String, Problem> {
     let given = values::text(item)?;
-    if given.split('.').any(str::is_empty) {
-        return Err(values::rule(given, "is not the name of a claim, or names with dots between them"));
+    if !schemes::leads_to_a_claim(given) {
+        return Err(no_claim(given));
     }
     Ok(given.to_owned())
 }
 
+/// Claims, and what they must say.
+fn required(section: &mut Section<'_>) -> BTreeMap<String, String> {
+    section.section("required", |claims| {
+        let required = claims.values(|item| Ok((item.at.clone(), values::text(item)?.to_owned())));
+        for (name, (at, _)) in &required {
+            if !schemes::leads_to_a_claim(name) {
+                claims.report(at, no_claim(name));
+            }
+        }
+        required.into_iter().map(|(name, (_, value))| (name, value)).collect()
+    })
+}
+
+fn no_claim(given: &str) -> Problem {
+    values::rule(given, "is not the name of a claim, or names with dots between them")
+}
+
 fn certificates(section: &mut Section<'_>) -> Option<Certificates> {
-    let principals = section.required_sections("principal", certificate_rule);
-    let roles = section.section("roles", |roles| roles.values(values::texts));
+    let mut seen = Vec::new();
+    let principals = section.required_sections("principal", |rule| certificate_rule(rule, &mut seen));
+    let roles = section.section("roles", certificate_roles);
     let usage = section.optional(
         "danger_any_usage",
         ExtendedKeyUsage::Required,
         values::switch(ExtendedKeyUsage::DangerOptional, ExtendedKeyUsage::Required),
     );
-    Some(Certificates { principals: non_empty(principals)?, roles: roles.into_iter().collect(), usage })
+    Some(Certificates { principals: non_empty(principals)?, roles, usage })
 }
 
 /// `{ uri = "spiffe://corp/svc/*", as = "svc-$1" }`: one field, and the name that it gives.
-fn certificate_rule(section: &mut Section<'_>) -> Option<CertificateRule> {
+fn certificate_rule(section: &mut Section<'_>, seen: &mut Vec<(At, String)>) -> Option<CertificateRule> {
     let mut fields = Vec::new();
     for (key, field) in [
         ("uri", CertificateField::Uri),
@@ -303,27 +323,45 @@ fn certificate_rule(section: &mut Section<'_>) -> Option<CertificateRule> {
         ("cn", CertificateField::Cn),
     ] {
         if let Some(item) = section.take(key) {
-            fields.push((field, item));
+            fields.push((key, field, item));
         }
     }
-    let name = section.required("as", |item| Ok(values::text(item)?.to_owned()));
-    let (field, pattern) = match <[_; 1]>::try_from(fields) {
-        Ok([(field, item)]) => match values::text(&item) {
-            Ok(pattern) => (field, pattern.to_owned()),
-            Err(problem) => {
-                section.report(&item.at, problem);
-                return None;
-            }
-        },
-        Err(_) => {
-            section.report_absence(
-                section.at(),
-                values::rule("principal", "must name exactly one of `uri`, `dns`, `email` and `cn`"),
-            );
+    let name = section.required("as", |item| Ok((item.at.clone(), values::text(item)?.to_owned())));
+    let Ok([(key, field, item)]) = <[_; 1]>::try_from(fields) else {
+        section.report_absence(
+            section.at(),
+            values::rule("principal", "must name exactly one of `uri`, `dns`, `email` and `cn`"),
+        );
+        return None;
+    };
+    let pattern = match values::text(&item) {
+        Ok(pattern) => pattern.to_owned(),
+        Err(problem) => {
+            section.report(&item.at, problem);
             return None;
         }
     };
-    Some(CertificateRule { field, pattern, name: name? })
+    unique(section, seen, &item.at, &format!("{key} = \"{pattern}\""));
+    let (name_at, name) = name?;
+    let rule = CertificateRule { field, pattern, name };
+    match schemes::judge_rule(&rule) {
+        Ok(()) => return Some(rule),
+        Err(WrongRule::Pattern(problem)) => section.report(&item.at, values::rule(&rule.pattern, problem)),
+        Err(WrongRule::Name(problem)) => section.report(&name_at, values::rule(&rule.name, problem)),
+    }
+    None
+}
+
+/// Roles by the principal's name.
+fn certificate_roles(section: &mut Section<'_>) -> BTreeMap<String, Vec<String>> {
+    let given = section.values(|item| Ok((item.at.clone(), values::texts(item)?)));
+    let judged = given.into_iter().map(|(principal, (at, roles))| {
+        if let Err((wrong, problem)) = schemes::judge_roles(&principal, &roles) {
+            section.report(&at, values::rule(&wrong, problem));
+        }
+        (principal, roles)
+    });
+    judged.collect()
 }
 
 fn texts(section: &mut Section<'_>, key: &'static str) -> Vec<String> {

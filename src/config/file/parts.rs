@@ -10,14 +10,16 @@ use portcullis_auth::Secret;
 use url::Url;
 
 use super::section::{At, Item, Section};
-use super::{Surroundings, auth, values};
+use super::stores::{self, Stores};
+use super::{Surroundings, auth, grants, values};
+use crate::audit::Wording;
 use crate::backend::ballista::remote::{ClusterIdentity, ClusterTls, RemoteConfig, Results};
 use crate::backend::ballista::{ExecutorAllowList, Headers};
 use crate::config::error::Problem;
 use crate::config::{
-    Allow, Audit, CertificateRole, ClientAuth, ClientCertificates, Cluster, Config, Embedded, Format, Limits, Location,
-    Log, LogFormat, LogLevel, NonEmpty, Revocations, RoleLimits, SealKeys, Server, Session, Table, TlsFiles,
-    TlsVersion, Transport, WorkDir,
+    Allow, Audit, AuditTarget, CertificateRole, ClientAuth, ClientCertificates, Cluster, Config, Embedded, Format,
+    Home, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Revocations, RoleLimits, SealKeys, Server, Session,
+    Table, TlsFiles, TlsVersion, Transport, WorkDir,
 };
 
 /// The whole file; `None` after a finding without which there is no configuration.
@@ -25,23 +27,36 @@ pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Optio
     let server = root.section("server", |section| server(section, around));
     let cluster = root.section("cluster", |section| cluster(section, around));
     let chain = auth::chain(root, around);
-    let (mut session, chosen_catalog) = root.section("session", |section| session(section, around));
+    let (mut session, homes) = root.section("session", |section| session(section, around));
     let limits = root.section("limits", limits);
     let audit = root.section("audit", |section| audit(section, around));
     let log = root.section("log", log);
-    let locations = root.sections("location", |section| location(section, around));
-    let tables = root.section("catalog", |section| tables(section, around));
+    let grants = grants::grants(root);
+    let stores = stores::stores(root, around);
+    let locations = root.sections("location", |section| location(section, around, &stores));
+    let tables = root.section("catalog", |section| tables(section, around, &stores));
 
     if let (Some((at, server)), Some(chain)) = (&server, &chain) {
         auth::fits_transport(root, at, server, chain);
     }
     let first_configured = || tables.first().map(|table| table.catalog.clone());
-    if let Some(catalog) = chosen_catalog.or_else(first_configured) {
-        session.default_catalog = catalog;
-    }
+    homes.settle(&mut session, first_configured);
     let chain = chain?;
     let auth = NonEmpty { first: chain.first.1, rest: chain.rest.into_iter().map(|(_, entry)| entry).collect() };
-    Some(Config { server: server?.1, cluster: cluster?, auth, audit, session, limits, log, locations, tables })
+    let object_stores = stores.usable;
+    Some(Config {
+        server: server?.1,
+        cluster: cluster?,
+        auth,
+        audit,
+        session,
+        limits,
+        log,
+        object_stores,
+        grants,
+        locations,
+        tables,
+    })
 }
 
 /// `[server]`, with the place where its transport is chosen.
@@ -127,7 +142,9 @@ fn embedded(section: &mut Section<'_>, around: &Surroundings<'_>) -> Embedded {
     let executors = section.optional("executors", 1, values::count(1..=64));
     let vcores = section.optional("vcores", available_cores(), values::count(1..=MAX_VCORES));
     let work_dir = section.optional("work_dir", WorkDir::Temporary, |item| around.work_dir(item));
-    Embedded { executors, vcores, work_dir }
+    let memory = section.optional("memory", Embedded::MEMORY, values::size_between("64MiB", "1024GiB"));
+    let spill = section.optional("spill", Embedded::SPILL, values::size_between("1MiB", "1048576GiB"));
+    Embedded { executors, vcores, work_dir, memory, spill }
 }
 
 fn remote(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<RemoteConfig> {
@@ -218,8 +235,8 @@ fn cluster_tls(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<C
     Some(ClusterTls::Tls { ca: ca?, identity })
 }
 
-/// `[session]`, and the default catalog if one was chosen: otherwise it depends on the configured ones.
-fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Option<String>) {
+/// `[session]`, and what was chosen of the default catalogs and schemas.
+fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Homes) {
     let default = Session::default();
     let lifetime = section.optional("lifetime", default.lifetime, values::duration("1ms", LONGEST));
     let idle = section.optional("idle", default.idle.min(lifetime), |item| {
@@ -231,9 +248,17 @@ fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Op
     });
     let max_per_principal = section.optional("max_per_principal", default.max_per_principal, values::count(1..=MANY));
     let max_total = section.optional("max_total", default.max_total, values::count(1..=MANY));
-    let catalog = section.optional("default_catalog", None, |item| values::identifier(values::text(item)?).map(Some));
-    let default_schema =
-        section.optional("default_schema", default.default_schema, |item| values::schema(values::text(item)?));
+    let everybody = Chosen::read(section);
+    let mut homes = Homes { everybody, roles: BTreeMap::new(), users: BTreeMap::new() };
+    for (key, shape, chosen) in [
+        ("role", "a table, such as `[session.role.analyst]`", &mut homes.roles),
+        ("user", "a table, such as `[session.user.alice]`", &mut homes.users),
+    ] {
+        let shape = |found| Problem::WrongType { expected: shape, found };
+        section.section(key, |named| {
+            named.named(shape, role_name, |name, section| drop(chosen.insert(name.to_owned(), Chosen::read(section))));
+        });
+    }
     let keys = seal_keys(section, around);
     let revocations = match section.given("revocations", |item| around.writable(item)) {
         None => Revocations::Unshared,
@@ -245,10 +270,55 @@ fn session(section: &mut Section<'_>, around: &Surroundings<'_>) -> (Session, Op
             file.map_or(Revocations::Unshared, Revocations::Shared)
         }
     };
-    let default_catalog = default.default_catalog;
-    let session =
-        Session { idle, lifetime, max_per_principal, max_total, default_catalog, default_schema, keys, revocations };
-    (session, catalog)
+    let session = Session { idle, lifetime, max_per_principal, max_total, keys, revocations, ..default };
+    (session, homes)
+}
+
+/// The default catalogs and schemas as far as they were chosen: the rest depends on the configured tables.
+struct Homes {
+    everybody: Chosen,
+    roles: BTreeMap<String, Chosen>,
+    users: BTreeMap<String, Chosen>,
+}
+
+struct Chosen {
+    catalog: Option<String>,
+    schema: Option<String>,
+}
+
+impl Chosen {
+    fn read(section: &mut Section<'_>) -> Self {
+        let name = |item: &Item<'_>| values::identifier(values::text(item)?).map(Some);
+        let schema = |item: &Item<'_>| values::schema(values::text(item)?).map(Some);
+        Self {
+            catalog: section.optional("default_catalog", None, name),
+            schema: section.optional("default_schema", None, schema),
+        }
+    }
+
+    /// What a role or a user does not say is as for everybody.
+    fn or(self, everybody: &Home) -> Home {
+        Home {
+            catalog: self.catalog.unwrap_or_else(|| everybody.catalog.clone()),
+            schema: self.schema.unwrap_or_else(|| everybody.schema.clone()),
+        }
+    }
+}
+
+impl Homes {
+    /// `first` is the first configured catalog.
+    fn settle(mut self, session: &mut Session, first: impl FnOnce() -> Option<String>) {
+        self.everybody.catalog = self.everybody.catalog.or_else(first);
+        let built_in = Home { catalog: session.default_catalog.clone(), schema: session.default_schema.clone() };
+        let everybody = self.everybody.or(&built_in);
+        let settled = |homes: BTreeMap<String, Chosen>| {
+            homes.into_iter().map(|(name, chosen)| (name, chosen.or(&everybody))).collect()
+        };
+        session.roles = settled(self.roles);
+        session.users = settled(self.users);
+        session.default_catalog = everybody.catalog;
+        session.default_schema = everybody.schema;
+    }
 }
 
 fn seal_keys(section: &mut Section<'_>, around: &Surroundings<'_>) -> SealKeys {
@@ -314,15 +384,18 @@ fn role_name(given: &str) -> Result<String, Problem> {
 fn audit(section: &mut Section<'_>, around: &Surroundings<'_>) -> Audit {
     let file = section.given("file", |item| around.writable(item));
     let stdout = section.optional("stdout", None, |item| values::switch(Some(item.at.clone()), None)(item));
-    match (file, stdout) {
-        (Some((_, file)), None) => file.map_or(Audit::Nowhere, Audit::File),
-        (None, Some(_)) => Audit::Stdout,
-        (None, None) => Audit::Nowhere,
+    let wording =
+        section.optional("danger_statement_text", Wording::Hash, values::switch(Wording::Danger, Wording::Hash));
+    let target = match (file, stdout) {
+        (Some((_, file)), None) => file.map_or(AuditTarget::Nowhere, AuditTarget::File),
+        (None, Some(_)) => AuditTarget::Stdout,
+        (None, None) => AuditTarget::Nowhere,
         (Some(_), Some(at)) => {
             section.report(&at, values::rule("true", "and `file` exclude each other: choose one of them"));
-            Audit::Nowhere
+            AuditTarget::Nowhere
         }
-    }
+    };
+    Audit { target, wording }
 }
 
 /// `[log]`.
@@ -343,12 +416,12 @@ fn log(section: &mut Section<'_>) -> Log {
 }
 
 /// One `[[location]]`.
-fn location(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Location> {
+fn location(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores) -> Option<Location> {
     const ACCESSES: &[(&str, Allow)] = &[("read", Allow::Read), ("write", Allow::Write)];
-    let prefix = section.required("prefix", |item| values::prefix(values::text(item)?, &around.dir));
-    let to = section.required_list("to", values::grantee);
+    let prefix = section.required("prefix", |item| stores.known(values::prefix(values::text(item)?, &around.dir)?));
+    let to = grants::grantees(section);
     let allow = section.required_list("allow", values::word(ACCESSES));
-    let to = non_empty(to?.into_iter().map(|(_, grantee)| grantee).collect());
+    let to = non_empty(to?);
     let allow = allow?
         .into_iter()
         .map(|(_, access)| access)
@@ -357,12 +430,12 @@ fn location(section: &mut Section<'_>, around: &Surroundings<'_>) -> Option<Loca
 }
 
 /// `[catalog.<catalog>.<schema>.<table>]`.
-fn tables(section: &mut Section<'_>, around: &Surroundings<'_>) -> Vec<Table> {
+fn tables(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores) -> Vec<Table> {
     let mut tables = Vec::new();
     section.named(table_shape, values::identifier, |catalog, schemas| {
         schemas.named(table_shape, values::schema, |schema, names| {
             names.named(table_shape, values::identifier, |name, section| {
-                tables.extend(table(section, around, [catalog, schema, name]));
+                tables.extend(table(section, (around, stores), [catalog, schema, name]));
             });
         });
     });
@@ -375,8 +448,12 @@ fn table_shape(found: &'static str) -> Problem {
     Problem::CatalogShape { found }
 }
 
-fn table(section: &mut Section<'_>, around: &Surroundings<'_>, [catalog, schema, name]: [&str; 3]) -> Option<Table> {
-    let location = section.required("location", |item| around.table_location(item));
+fn table(
+    section: &mut Section<'_>,
+    (around, stores): (&Surroundings<'_>, &Stores),
+    [catalog, schema, name]: [&str; 3],
+) -> Option<Table> {
+    let location = section.required("location", |item| around.table_location(item, stores));
     let format = section.required("format", |item| match values::text(item)? {
         "avro" => Err(Problem::Unsupported("format `avro` is not supported".to_owned())),
         _ => values::word(FORMATS)(item),
@@ -423,8 +500,13 @@ fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_VCORES))
 }
 
-const FORMATS: &[(&str, Format)] =
-    &[("parquet", Format::Parquet), ("csv", Format::Csv), ("json", Format::Json), ("arrow", Format::Arrow)];
+const FORMATS: &[(&str, Format)] = &[
+    ("parquet", Format::Parquet),
+    ("csv", Format::Csv),
+    ("json", Format::Json),
+    ("arrow", Format::Arrow),
+    ("avro", Format::Avro),
+];
 /// As good as for ever, and far from where adding it to a clock would overflow.
 const LONGEST: &str = "3650d";
 const MANY: usize = 1_000_000;

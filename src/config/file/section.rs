@@ -190,6 +190,20 @@ impl<'a> Section<'a> {
         None
     }
 
+    /// [`Section::required_list`], where one text may stand for a list of it alone.
+    pub(super) fn required_one_or_more<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&Item<'a>) -> Result<T, Problem>,
+    ) -> Option<Vec<(At, T)>> {
+        let is_text = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().is_some();
+        if self.left.iter().any(|(name, value)| name.get_ref() == key && is_text(value)) {
+            let (at, value) = self.given(key, &parse)?;
+            return Some(vec![(at, value?)]);
+        }
+        self.required_list(key, parse)
+    }
+
     /// Reads the table `key` with `read`, an absent one as an empty one.
     pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
         let section = match self.take(key) {
@@ -270,6 +284,11 @@ impl<'a> Section<'a> {
             }
         }
         values
+    }
+
+    /// Whether no key is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty()
     }
 
     /// Gives up on the keys that are left: they cannot be judged after what was already reported.
@@ -355,6 +374,8 @@ pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
 
 /// `section.key`, with quotes where TOML needs them.
 fn joined(section: &str, key: &str) -> String {
+    // Stores are named by URL: what stands before a host may be a credential.
+    let key = if key.contains("://") && key.contains('@') { "…" } else { key };
     let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     let dot = if section.is_empty() { "" } else { "." };
     if bare { format!("{section}{dot}{key}") } else { format!("{section}{dot}\"{key}\"") }

@@ -3,7 +3,7 @@
 //! Every function judges one value and says in one [`Problem`] what is wrong with it. Must not touch the file system or
 //! the environment, and must not know where a value stands.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Component, Path};
 use std::time::Duration;
@@ -86,15 +86,21 @@ pub(super) fn duration(min: &'static str, max: &'static str) -> impl FnOnce(&Ite
 
 /// A size such as `1MiB` in bytes, from 1 byte to `max` (written in the same way).
 pub(super) fn size(max: &'static str) -> impl FnOnce(&Item<'_>) -> Result<usize, Problem> {
+    size_between("1B", max)
+}
+
+/// A size such as `1MiB` in bytes, from `min` to `max` (written in the same way).
+pub(super) fn size_between(min: &'static str, max: &'static str) -> impl FnOnce(&Item<'_>) -> Result<usize, Problem> {
     move |item| {
         let expected = "a size such as `1MiB` (units: B, KiB, MiB, GiB)";
         let given = string(item, expected)?;
         let bytes = scaled(given, SIZE_UNITS).ok_or_else(|| malformed(given, expected))?;
-        let fits = bytes > 0 && scaled(max, SIZE_UNITS).is_some_and(|max| bytes <= max);
+        let fits = scaled(min, SIZE_UNITS).is_some_and(|min| bytes >= min)
+            && scaled(max, SIZE_UNITS).is_some_and(|max| bytes <= max);
         match usize::try_from(bytes) {
             Ok(bytes) if fits => Ok(bytes),
             Ok(_) | Err(_) => {
-                Err(Problem::OutOfRange { given: given.to_owned(), min: "1B".to_owned(), max: max.to_owned() })
+                Err(Problem::OutOfRange { given: given.to_owned(), min: min.to_owned(), max: max.to_owned() })
             }
         }
     }
@@ -121,6 +127,7 @@ pub(super) fn rate(item: &Item<'_>) -> Result<Rate, Problem> {
 /// A network such as `10.0.0.0/8`, but not all of them.
 pub(super) fn network(item: &Item<'_>) -> Result<Network, Problem> {
     let given = text(item)?;
+    no_host_bits(given, given)?;
     let network: Network =
         given.parse().map_err(|_| malformed(given, "a network such as `10.0.0.0/8` or `fd00::/8`"))?;
     if network.is_everything() {
@@ -159,7 +166,33 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 /// An entry of `cluster.executors`.
 pub(super) fn executor(item: &Item<'_>) -> Result<ExecutorPattern, Problem> {
     let given = text(item)?;
+    let host = given.rsplit_once(':').map_or(given, |(host, _)| host);
+    no_host_bits(given, host.trim_matches(['[', ']']))?;
     given.parse().map_err(|why| rule(given, why))
+}
+
+/// Whether the network in `given` begins with its first address; a text that is no network has none.
+fn no_host_bits(given: &str, network: &str) -> Result<(), Problem> {
+    let parsed = network.split_once('/').and_then(|(address, bits)| {
+        let (address, bits): (IpAddr, u32) = (address.parse().ok()?, bits.parse().ok()?);
+        let first: IpAddr = match address {
+            IpAddr::V4(four) => {
+                let unused = u32::BITS.checked_sub(bits)?;
+                Ipv4Addr::from_bits(four.to_bits() & u32::MAX.checked_shl(unused)?).into()
+            }
+            IpAddr::V6(six) => {
+                let unused = u128::BITS.checked_sub(bits)?;
+                Ipv6Addr::from_bits(six.to_bits() & u128::MAX.checked_shl(unused)?).into()
+            }
+        };
+        Some((address, first, bits))
+    });
+    match parsed {
+        Some((address, first, bits)) if address != first => {
+            Err(Problem::HostBits { given: given.to_owned(), network: format!("{first}/{bits}") })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// A secret that can be the value of a header. Nothing of it is told.
@@ -208,6 +241,8 @@ pub(super) fn grantee(item: &Item<'_>) -> Result<Grantee, Problem> {
     let given = text(item)?;
     match given.split_once(':') {
         None if given == "*" => Ok(Grantee::Everyone),
+        // Not a name, and not every name either: that is `*` alone.
+        Some(("role" | "user", "*")) => Err(malformed(given, "`role:NAME`, `user:NAME` or `*`")),
         Some(("role", name)) if !name.trim().is_empty() => Ok(Grantee::Role(name.to_owned())),
         Some(("user", name)) if !name.trim().is_empty() => Ok(Grantee::User(name.to_owned())),
         None | Some(_) => Err(malformed(given, "`role:NAME`, `user:NAME` or `*`")),
@@ -250,7 +285,15 @@ pub(super) fn prefix(given: &str, dir: &Path) -> Result<Url, Problem> {
     }
     match url.scheme() {
         "file" => not_everything(given, url),
-        "s3" => {
+        _ => in_a_store(given, url),
+    }
+}
+
+/// A URL of something in an object store.
+pub(super) fn in_a_store(given: &str, url: Url) -> Result<Url, Problem> {
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        "az" | "gs" | "s3" => {
             let bucket = url.host_str().unwrap_or_default();
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
             if bucket.is_empty() || !bucket.bytes().all(plain) || url.port().is_some() {
@@ -258,7 +301,55 @@ pub(super) fn prefix(given: &str, dir: &Path) -> Result<Url, Problem> {
             }
             Ok(url)
         }
-        _ => Err(rule(given, "must be a path or a URL of the scheme `file` or `s3`")),
+        _ => Err(rule(given, "must be a path or a URL of the scheme `file`, `s3`, `gs`, `az` or `https`")),
+    }
+}
+
+/// The name of a store: `SCHEME://BUCKET` or `https://HOST[:PORT]`, nothing more.
+pub(super) fn store(given: &str) -> Result<Url, Problem> {
+    let unknown =
+        || malformed(given, "a store, such as `s3://bucket`, `gs://bucket`, `az://container`, `https://host`");
+    if !is_url(given) {
+        return Err(unknown());
+    }
+    let mut url = url(given)?;
+    if !matches!(url.scheme(), "az" | "gs" | "http" | "https" | "s3") {
+        return Err(unknown());
+    }
+    if !matches!(url.path(), "" | "/") {
+        return Err(rule(given, "is a whole store: its name ends before the path"));
+    }
+    url.set_path("/");
+    in_a_store(given, url)
+}
+
+/// A secret that travels in a header or in a URL. Nothing of it is told.
+pub(super) fn plain_secret(secret: Secret) -> Result<Secret, Problem> {
+    let text = secret.expose().trim_ascii();
+    if text.is_empty() {
+        return Err(Problem::Empty);
+    }
+    if !text.iter().all(u8::is_ascii_graphic) {
+        return Err(rule("…", "has characters that no such secret has"));
+    }
+    Ok(Secret::new(text))
+}
+
+/// The JSON of a service account's key. Nothing of it is told.
+pub(super) fn service_account(secret: Secret) -> Result<Secret, Problem> {
+    let has = |value: &serde_json::Value, key| value.get(key).is_some_and(serde_json::Value::is_string);
+    match serde_json::from_slice::<serde_json::Value>(secret.expose()) {
+        Ok(value) if has(&value, "private_key") && has(&value, "client_email") => Ok(secret),
+        Ok(_) | Err(_) => Err(rule("…", "is not the JSON of a service account's key")),
+    }
+}
+
+/// The key of a storage account, in base64. Nothing of it is told.
+pub(super) fn account_key(secret: Secret) -> Result<Secret, Problem> {
+    let secret = plain_secret(secret)?;
+    match base64::engine::general_purpose::STANDARD.decode(secret.expose()) {
+        Ok(_) => Ok(secret),
+        Err(_) => Err(rule("…", "is not the key of a storage account: it must be base64")),
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn primary(command: CommandGetPrimaryKeys, state: &SessionState
         .collect();
     let mut rows: Vec<(Place, String, i32)> = Vec::new();
     for (place, table) in open_all(named).await? {
-        for (column, sequence) in key_columns(table.as_ref()) {
+        for (column, sequence) in table.iter().flat_map(|table| key_columns(table.as_ref())) {
             rows.push((place.clone(), column, sequence));
         }
     }

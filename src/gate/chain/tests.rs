@@ -22,13 +22,16 @@ async fn judge(chain: &Chain, values: &[&'static str]) -> Judgement {
 fn admitted(judgement: Judgement) -> (String, String) {
     match judgement {
         Judgement::Admitted { by, principal } => (by, principal.name().to_owned()),
-        Judgement::Refused { rejection, .. } => panic!("refused: {}", rejection.reason()),
+        Judgement::Refused { rejection, .. } | Judgement::Unclaimed { rejection } => {
+            panic!("refused: {}", rejection.reason())
+        }
     }
 }
 
 fn refused(judgement: Judgement) -> (String, RejectKind, String) {
     match judgement {
         Judgement::Refused { by, rejection } => (by, rejection.kind(), rejection.reason().to_owned()),
+        Judgement::Unclaimed { rejection } => (NO_SCHEME.to_owned(), rejection.kind(), rejection.reason().to_owned()),
         Judgement::Admitted { principal, .. } => panic!("admitted: {principal:?}"),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use portcullis_auth::conformance::{Part, Sample, Samples, conforms};
 use portcullis_auth::{Attempt, Authenticator, Credential, Expiry, Verdict};
 
 use super::super::fakes::{Badge, Ended, FakeClock, Manner, POLICY, principal, sessions};
@@ -262,6 +263,40 @@ async fn a_session_token_is_judged_by_its_session_and_by_the_scheme_behind_it() 
     door.revoked.store(false, Ordering::SeqCst);
     assert!(matches!(tokens.authenticate(&attempt).await, Verdict::Reject(_)), "revoked once is over");
     assert_eq!(setup.ended(), [session.id()]);
+}
+
+#[tokio::test]
+async fn session_tokens_follow_the_contract_of_schemes() {
+    let (setup, elsewhere) = (Setup::new(), Setup::new());
+    let door: Arc<dyn Authenticator> = Badge::new("door", Manner::AdmitsGood);
+    let tokens = SessionTokens::new(setup.sessions.clone(), Arc::from([door]), ROLE);
+    let open = |setup: &Setup, who: &Principal| setup.sessions.open(who, Binding::Free).unwrap();
+    let sample = |token: &SessionToken| Sample::authorization([b"Bearer ", token.expose()].concat());
+    let brief = principal("brief", "analyst", Expiry::At(setup.clock.now() + SECOND));
+    let (expired, _) = open(&setup, &brief);
+    setup.clock.advance(SECOND);
+    let (good, _) = open(&setup, &alice());
+    let (ended, session) = open(&setup, &alice());
+    setup.sessions.end(session.id(), SessionEnd::Closed);
+    let (foreign, _) = open(&elsewhere, &alice());
+
+    let samples = Samples::new(setup.clock.now())
+        .with(Part::Good, sample(&good))
+        .with(Part::Unknown, sample(&ended))
+        .with(Part::Wrong, sample(&foreign))
+        .with(Part::Expired, sample(&expired))
+        .with(Part::Malformed, Sample::authorization("Bearer ps1."))
+        .with(Part::Malformed, Sample::authorization("Bearer ps1.AAAA"))
+        .with(Part::Foreign, Sample::authorization("Bearer pk1.AAAAAAAAAAAA.AAAA"))
+        .with(Part::Foreign, Sample::authorization("Basic cHMxLkE6eA=="))
+        .with(Part::Foreign, Sample::none().with_peer_certs(vec![vec![0x30].into()]))
+        .secret(good.expose())
+        .secret(ended.expose())
+        .secret(foreign.expose())
+        .secret(expired.expose())
+        .name("alice")
+        .name("brief");
+    conforms(&tokens, &samples).await.unwrap();
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use portcullis_auth::{
     Attempt, Authenticator, BoxFuture, Cost, Credential, Principal, Rejection, Standing, Token, Verdict,
 };
 
-use super::{Binding, ByToken, Foreign, Session, Sessions, TOKEN_PREFIX};
+use super::{Adopted, Binding, ByToken, Foreign, Session, Sessions, TOKEN_PREFIX};
 use crate::audit::SessionEnd;
 use crate::config::CertificateRole;
 
@@ -59,13 +59,20 @@ impl SessionTokens {
             ByToken::Found(session) => Ok(session),
             ByToken::Nothing => Err(Rejection::invalid(NONE)),
             ByToken::Unknown(unreadable) => Err(Rejection::unavailable(unreadable.to_string(), LIST_RETRY)),
-            ByToken::Elsewhere(foreign) => self.adopt(foreign).ok_or_else(|| Rejection::invalid(NONE)),
+            ByToken::Elsewhere(foreign) => match self.adopt(foreign) {
+                // The token is as good at a full gate: that there is no place is said when its session is looked for.
+                Adopted::Here(session) | Adopted::Full(session) => Ok(session),
+                Adopted::Over => Err(Rejection::invalid(NONE)),
+            },
         }
     }
 
-    fn adopt(&self, foreign: Foreign) -> Option<Arc<Session>> {
-        let scheme = self.schemes.iter().map(|scheme| scheme.scheme()).find(|kind| *kind == foreign.scheme())?;
-        self.sessions.adopt(foreign, scheme)
+    fn adopt(&self, foreign: Foreign) -> Adopted {
+        let mut kinds = self.schemes.iter().map(|scheme| scheme.scheme());
+        match kinds.find(|kind| *kind == foreign.scheme()) {
+            Some(scheme) => self.sessions.adopt(foreign, scheme),
+            None => Adopted::Over,
+        }
     }
 
     /// A session that began under a certificate needs it again; where certificates say who calls, one that did not

@@ -81,6 +81,33 @@ fn a_flood_makes_few_lines_and_the_next_one_counts_the_rest() {
     assert!(log.lines().pop().unwrap().contains("left_out=0"));
 }
 
+#[tokio::test]
+async fn a_limit_of_connections_is_on_record_and_a_mistake_is_not() {
+    let page = Arc::new(Mutex::new(Vec::new()));
+    let audit = Audit::to_writer(Box::new(Page(Arc::clone(&page)))).unwrap();
+    let ticks = Ticks::still();
+    let reports = Reports::new(ticks.clone(), audit.clone(), Arc::new(portcullis_auth::SystemClock));
+    let too_fast = Exceeded { limit: "preauth_per_ip", retry_after: Duration::from_secs(1) };
+    for reason in [Turned::Full, Turned::NotTls, Turned::Crowded, Turned::TooFast(too_fast), Turned::Silent] {
+        ticks.advance(Duration::from_secs(1));
+        reports.closed(peer(1), &reason);
+    }
+    // A flood: as many are on record as are in the log.
+    for _ in 0..1_000 {
+        reports.closed(peer(2), &Turned::Crowded);
+    }
+    audit.flush(Duration::from_secs(10)).await.unwrap();
+    let text = String::from_utf8(page.lock().clone()).unwrap();
+    let limits: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("\"limit\":\"")?.1.strip_suffix("\"}")).collect();
+    assert_eq!(limits.get(..3), Some(["connections", "connections_per_ip", "preauth_per_ip"].as_slice()), "{text}");
+    assert!(
+        text.lines().all(|line| line.contains("\"limit.exceeded\",\"request\":null,\"peer\":\"192.0.2.1:")),
+        "{text}"
+    );
+    assert!(limits.len() <= 3_usize.saturating_add(usize::try_from(LINES_PER_SECOND.get()).unwrap()), "{text}");
+}
+
 #[test]
 fn who_only_looks_whether_the_port_is_open_makes_no_line() {
     let log = Log::of_this_thread();

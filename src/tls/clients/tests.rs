@@ -110,6 +110,102 @@ async fn every_ca_of_a_chain_needs_its_crl() {
     assert!(!lets_in(&server, required(&ca, &[forged.as_bytes(), of_below.as_bytes()]), Some(&client)).await);
 }
 
+fn guarded(ca: &str, crls: &[&[u8]]) -> Result<ClientTrust, TlsError> {
+    let crls: Vec<_> = crls.iter().map(|crl| (Path::new("clients.crl"), *crl)).collect();
+    ClientTrust::guarded((Path::new("ca.pem"), ca.as_bytes()), &crls, now())
+}
+
+/// What rustls does with such lists is shown with its own verifier: it would refuse everybody, without a word at start.
+#[test]
+fn lists_that_would_keep_out_every_client_of_a_ca_are_refused_in_files() {
+    let (ca, other) = (Ca::new("CA"), Ca::new("Other CA"));
+    let of = |ca: &Ca| ca.crl([2024, 2090], &[]).pem().unwrap();
+    let (of_ca, of_other, forged) = (of(&ca), of(&other), of(&Ca::new("CA")));
+    let cas = format!("{}{}", ca.pem(), other.pem());
+    let mut roots = RootCertStore::empty();
+    for ca in [&ca, &other] {
+        roots.add(ca.der()).unwrap();
+    }
+    let roots = Arc::new(roots);
+    let at = UnixTime::since_unix_epoch(now().duration_since(SystemTime::UNIX_EPOCH).unwrap());
+    let verdicts = |lists: &[&String]| {
+        let lists = lists.iter().map(|list| CertificateRevocationListDer::from_pem_slice(list.as_bytes()).unwrap());
+        let unguarded = verifier(&roots, lists.collect()).unwrap();
+        [&ca, &other].map(|ca| unguarded.verify_client_cert(ca.client(1).chain.first().unwrap(), &[], at).map(drop))
+    };
+    let read = |lists: &[&String]| guarded(&cas, &lists.iter().map(|list| list.as_bytes()).collect::<Vec<_>>());
+
+    assert_eq!(verdicts(&[&of_ca, &of_other]), [Ok(()), Ok(())]);
+    assert!(read(&[&of_ca, &of_other]).unwrap().notes().is_empty());
+
+    let unknown = Err(CertificateError::UnknownRevocationStatus.into());
+    assert_eq!(verdicts(&[&of_ca]), [Ok(()), unknown.clone()]);
+    let problem = read(&[&of_ca]).unwrap_err();
+    assert_eq!(problem.file(), Path::new("ca.pem"));
+    assert!(problem.to_string().contains("`Other CA` has no CRL while there are others"), "{problem}");
+
+    assert!(matches!(verdicts(&[&forged, &of_other]), [Err(Error::InvalidCertRevocationList(_)), Ok(())]));
+    let problem = read(&[&forged, &of_other]).unwrap_err();
+    assert_eq!(problem.file(), Path::new("clients.crl"));
+    assert!(problem.to_string().contains("BadSignature"), "{problem}");
+    // Beside a good one, too: which of the two the verifier takes is up to their dates.
+    assert!(read(&[&forged, &of_ca, &of_other]).is_err());
+
+    // Of a CA that is not in the file: of one below it, or by mistake.
+    let below = of(&ca.under("below"));
+    assert_eq!(verdicts(&[&below]), [unknown.clone(), unknown]);
+    assert!(read(&[&below]).unwrap_err().to_string().contains("`CA` has no CRL"));
+    let notes = read(&[&below, &of_ca, &of_other]).unwrap().notes();
+    assert!(matches!(notes.as_slice(), [note] if note.starts_with("clients.crl: a CRL of no CA in client_ca")));
+    assert!(guarded(&cas, &[]).unwrap().notes().is_empty(), "without lists nothing is looked up");
+}
+
+#[test]
+fn a_crl_is_its_cas_whatever_the_kind_of_key() {
+    let kinds = [
+        &rcgen::PKCS_ECDSA_P256_SHA256,
+        &rcgen::PKCS_ECDSA_P384_SHA384,
+        &rcgen::PKCS_ED25519,
+        &rcgen::PKCS_RSA_SHA256,
+        &rcgen::PKCS_RSA_SHA512,
+    ];
+    for kind in kinds {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca = rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate_for(kind).unwrap()).unwrap();
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2024, 1, 1),
+            next_update: rcgen::date_time_ymd(2090, 1, 1),
+            crl_number: rcgen::SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        let crl = list.signed_by(&ca).unwrap();
+        assert!(guarded(&ca.pem(), &[crl.der()]).is_ok(), "{kind:?}");
+        let mut damaged = crl.der().to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(guarded(&ca.pem(), &[&damaged]).is_err(), "{kind:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_crl_belong_to_nobody() {
+    let ca = Ca::new("CA");
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.der()).unwrap();
+    let crl = ca.crl([2024, 2090], &[1]).der().to_vec();
+    assert_eq!(lists::issuer(&crl, &roots.roots), Issuer::Known(0));
+    for end in 0..crl.len() {
+        assert_eq!(lists::issuer(crl.get(..end).unwrap(), &roots.roots), Issuer::Unknown, "{end}");
+    }
+    for at in 0..crl.len() {
+        let mut damaged = crl.clone();
+        *damaged.get_mut(at).unwrap() ^= 0x81;
+        assert_ne!(lists::issuer(&damaged, &roots.roots), Issuer::Known(0), "{at}");
+    }
+}
+
 #[tokio::test]
 async fn the_newest_crl_of_a_ca_counts() {
     let (server, ca) = (Server::new(), Ca::new("CA"));
@@ -304,6 +400,10 @@ fn all_files_are_read_or_none() {
     assert_eq!(problem.file(), missing);
     let stale = file("stale.crl", &ca.crl([2020, 2022], &[]).pem().unwrap());
     assert_eq!(load(&key, &[&crl, &stale], Presence::Required).unwrap_err().file(), stale);
+    let of_nobody = file("other.crl", &Ca::new("other").crl([2024, 2090], &[]).pem().unwrap());
+    assert_eq!(load(&key, &[&of_nobody], Presence::Required).unwrap_err().file(), cas);
+    let noted = load(&key, &[&crl, &of_nobody], Presence::Optional).unwrap().clients().notes();
+    assert!(matches!(noted.as_slice(), [note] if note.contains("other.crl")), "{noted:?}");
     let foreign = file("other.key", &other.signing_key.serialize_pem());
     assert_eq!(load(&foreign, &[&crl], Presence::Required).unwrap_err().file(), foreign);
     // What runs was touched by none of these.

@@ -16,6 +16,11 @@ use super::{KeyFile, KeyFileError, KeyRecord};
 use crate::key::{self, KeyHash};
 
 pub(super) fn key_file(text: &str) -> Result<KeyFile, KeyFileError> {
+    // The parser would skip it, and other readers of the file would not.
+    if text.starts_with('\u{FEFF}') {
+        let problem = "the file starts with a byte order mark".to_owned();
+        return Err(KeyFileError { line: 1, key: String::new(), problem });
+    }
     let document = DeTable::parse(text).map_err(|err| {
         let problem = err.message().lines().collect::<Vec<_>>().join("; ");
         let span = err.span().unwrap_or(0..0);

@@ -76,6 +76,7 @@ fn every_mistake_names_its_line_and_key() {
         check(&text, &format!("line 1: `key.AAAAAAAAAAAA` is not usable: name {problem}"));
     }
     check("key = 1", "line 1: `key` must be a table");
+    check(&format!("\u{FEFF}{good}"), "line 1: the file starts with a byte order mark");
     check("[key]\nAAAAAAAAAAAA = 1", "line 2: `key.AAAAAAAAAAAA` must be a table");
 }
 

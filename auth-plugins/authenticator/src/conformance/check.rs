@@ -8,8 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
 use super::sample::{Part, Sample, Samples};
+use crate::attempt::{Attempt, Credential};
 use crate::principal::Principal;
-use crate::verdict::{Authenticator, RejectKind, Standing, Verdict};
+use crate::verdict::{Authenticator, RejectKind, Rejection, Standing, Verdict};
 
 /// Checks a scheme against the contract of [`Authenticator`].
 ///
@@ -75,6 +76,8 @@ pub enum Rule {
     StandingAfterAdmit,
     /// No secret in `Debug` or in a reason.
     NoSecretShows,
+    /// No reason quotes a name or a credential that was presented.
+    NothingPresentedShows,
     /// The scheme and its name are not empty.
     IsNamed,
     /// There is a sample of every part, or a reason why not.
@@ -235,9 +238,30 @@ impl Suite<'_> {
                 let texts = texts.into_iter().chain(principal.attributes().values().map(String::as_str));
                 self.hides_secrets(label, &texts.collect::<Vec<_>>().join("\n"));
             }
-            Verdict::Reject(rejection) => self.hides_secrets(label, rejection.reason()),
+            Verdict::Reject(rejection) => {
+                self.hides_secrets(label, rejection.reason());
+                self.quotes_nothing(label, &attempt, rejection);
+            }
         }
         Some(verdict)
+    }
+
+    /// People type passwords where names belong, and the audit log keeps a reason as it is.
+    fn quotes_nothing(&mut self, label: &str, attempt: &Attempt<'_>, rejection: &Rejection) {
+        let mut presented: Vec<&str> = self.samples.names().to_vec();
+        presented.extend(attempt.headers.values().filter_map(|value| value.to_str().ok()));
+        let credential = attempt.credential();
+        match &credential {
+            Credential::Basic(basic) => {
+                presented.push(basic.user());
+                presented.extend(std::str::from_utf8(basic.password().expose()).ok());
+            }
+            Credential::Bearer(token) => presented.push(token.expose()),
+            Credential::Absent | Credential::Malformed(_) | Credential::Unknown => (),
+        }
+        if presented.iter().any(|text| text.len() >= SHORTEST_QUOTE && rejection.reason().contains(text)) {
+            self.violated(Rule::NothingPresentedShows, label, "is quoted in the reason");
+        }
     }
 
     fn hides_secrets(&mut self, label: &str, text: &str) {
@@ -265,7 +289,7 @@ fn shown(value: &(impl fmt::Debug + ?Sized)) -> String {
 /// Values that belong to nobody.
 fn noise() -> Vec<Sample> {
     let long = format!("Bearer {}", "x".repeat(32 * 1024 + 1));
-    let values: [&[u8]; 24] = [
+    let values: [&[u8]; 26] = [
         b"",
         b" ",
         b"Bearer",
@@ -288,6 +312,9 @@ fn noise() -> Vec<Sample> {
         b"Basic Og",
         b"Basic YTpi",
         b"Basic !",
+        // A name and a password that stand in no reason by chance.
+        b"Basic bmFtZS1vZi1ub2JvZHk6d29yZC1vZi1ub2JvZHk=",
+        b"Bearer token-of-nobody",
         b"Negotiate",
         long.as_bytes(),
     ];
@@ -347,3 +374,5 @@ fn damage(good: &Sample) -> Vec<Sample> {
 }
 
 const MAX_FLIPS: usize = 16;
+/// What is shorter may stand in a reason without having been presented.
+const SHORTEST_QUOTE: usize = 5;

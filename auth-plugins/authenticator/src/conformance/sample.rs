@@ -19,12 +19,13 @@ pub struct Samples<'a> {
     samples: Vec<(Part, Sample)>,
     lacking: Vec<(Part, &'a str)>,
     secrets: Vec<&'a [u8]>,
+    names: Vec<&'a str>,
 }
 
 impl<'a> Samples<'a> {
     /// No samples yet, to be judged at `now`.
     pub fn new(now: SystemTime) -> Self {
-        Self { now, samples: Vec::new(), lacking: Vec::new(), secrets: Vec::new() }
+        Self { now, samples: Vec::new(), lacking: Vec::new(), secrets: Vec::new(), names: Vec::new() }
     }
 
     /// One more sample of this part.
@@ -42,6 +43,13 @@ impl<'a> Samples<'a> {
     /// Something that must never show: each secret of each sample, and every secret the scheme was configured with.
     pub fn secret(mut self, secret: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.secrets.push(secret.as_ref());
+        self
+    }
+
+    /// A name that a sample presents where only its scheme finds it, such as in a token or a certificate: no reason may
+    /// quote it. Names and passwords of `Basic`, whole tokens and whole headers are found without this.
+    pub fn name(mut self, name: &'a str) -> Self {
+        self.names.push(name);
         self
     }
 
@@ -68,6 +76,10 @@ impl<'a> Samples<'a> {
     pub(super) fn secrets(&self) -> &[&'a [u8]] {
         &self.secrets
     }
+
+    pub(super) fn names(&self) -> &[&'a str] {
+        &self.names
+    }
 }
 
 impl fmt::Debug for Samples<'_> {
@@ -77,6 +89,7 @@ impl fmt::Debug for Samples<'_> {
             .field("samples", &self.samples)
             .field("lacking", &self.lacking)
             .field("secrets", &self.secrets.len())
+            .field("names", &self.names.len())
             .finish()
     }
 }

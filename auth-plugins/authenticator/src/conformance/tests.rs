@@ -33,6 +33,8 @@ fn every_way_to_break_the_contract_is_found() {
     check(Fault::SecretBytesInDebug, &[Rule::NoSecretShows]);
     check(Fault::SecretInReason, &[Rule::NoSecretShows]);
     check(Fault::SecretInAttribute, &[Rule::NoSecretShows]);
+    check(Fault::NameInReason, &[Rule::NothingPresentedShows]);
+    check(Fault::TokenInReason, &[Rule::NothingPresentedShows]);
     check(Fault::Nameless, &[Rule::IsNamed]);
 }
 
@@ -84,11 +86,13 @@ fn samples() -> Samples<'static> {
         .with(Part::Good, Sample::authorization("Bearer toy.a.sesame"))
         .with(Part::Wrong, Sample::authorization("Bearer toy.a.simsim"))
         .with(Part::Unknown, Sample::authorization("Bearer toy.b.sesame"))
+        .with(Part::Unknown, Sample::authorization("Bearer toy.nobody.sesame"))
         .with(Part::Malformed, Sample::authorization("Bearer toy."))
         .with(Part::Foreign, Sample::authorization("Bearer other.a.b"))
         .with(Part::Foreign, Sample::authorization("Basic YTpi"))
         .lacks(Part::Expired, "a toy lasts for ever")
         .secret("sesame")
+        .name("nobody")
 }
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
@@ -101,6 +105,7 @@ enum Fault {
     BreaksWhenDropped,
     ChangesIdentity,
     IgnoresTheEnd,
+    NameInReason,
     Nameless,
     PanicsLate,
     PanicsOnOddBytes,
@@ -114,6 +119,7 @@ enum Fault {
     SecretInReason,
     TakesTheFirstOfTwo,
     TellsUnknownFromWrong,
+    TokenInReason,
     UnavailableWhenWrong,
 }
 
@@ -163,6 +169,10 @@ impl Toy {
             _ if is(Fault::AbstainsOnWrong) => Verdict::Abstain,
             _ if is(Fault::SecretInReason) => Verdict::Reject(Rejection::invalid("it is not sesame")),
             _ if is(Fault::UnavailableWhenWrong) => Verdict::Reject(Rejection::unavailable("busy", Duration::ZERO)),
+            Some((name, _)) if is(Fault::NameInReason) => {
+                Verdict::Reject(Rejection::invalid(format!("who is {name}?")))
+            }
+            _ if is(Fault::TokenInReason) => Verdict::Reject(Rejection::invalid(format!("not `{}`", token.expose()))),
             Some(("a", _)) | None => Verdict::Reject(Rejection::invalid("wrong")),
             Some(_) if is(Fault::TellsUnknownFromWrong) => Verdict::Reject(Rejection::malformed("unknown")),
             Some(_) => Verdict::Reject(Rejection::invalid("wrong")),

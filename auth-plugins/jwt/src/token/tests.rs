@@ -4,6 +4,8 @@
 use portcullis_auth::{RejectKind, Verdict};
 use serde_json::{Value, json};
 
+mod wycheproof;
+
 use super::{Form, KeyId, TokenType};
 use crate::json::Json;
 use crate::testing::{Bench, NOW, admitted, b64, claims, reason, rejected};

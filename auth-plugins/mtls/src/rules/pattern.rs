@@ -22,20 +22,20 @@ enum Segment {
 impl Pattern {
     pub(super) fn parse(field: Field, text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
-            return Err("the pattern is empty");
+            return Err("is empty");
         }
         // With each hole filled it must be a name, or no name could ever match; and in the spelling of names.
         let filled = text.replace('*', "x");
         if names::canonical(field, &filled)? != filled {
-            return Err("the pattern is not in lower case where names are");
+            return Err("is not in lower case where names are");
         }
         if field == Field::Uri && !has_fixed_host(text) {
-            return Err("a `*` stands in the scheme or the host: whose names these are must be written out");
+            return Err("has a `*` in its scheme or host: whose names these are must be written out");
         }
         let segments = split(field, text).into_iter().map(Segment::parse).collect::<Result<Vec<_>, _>>()?;
         let pattern = Self { field, segments };
         if pattern.holes() > MAX_HOLES {
-            return Err("the pattern has more than nine `*`");
+            return Err("has more than nine `*`");
         }
         Ok(pattern)
     }
@@ -56,26 +56,81 @@ impl Pattern {
                 Segment::Exact(text) if text == part => (),
                 Segment::Exact(_) => return None,
                 Segment::Open { before, after } => {
-                    let held = part.strip_prefix(before.as_str())?.strip_suffix(after.as_str())?;
-                    if held.is_empty() {
-                        return None;
-                    }
-                    captures.push(held);
+                    captures.push(held(before, after, part)?);
                 }
             }
         }
         Some(captures)
     }
+
+    /// Whether every name that `other` fits is one that this pattern fits.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.pairs(other).is_some_and(|mut pairs| pairs.all(|(one, other)| one.covers(other)))
+    }
+
+    /// Whether there is a name that both fit.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.pairs(other).is_some_and(|mut pairs| pairs.all(|(one, other)| one.meets(other)))
+    }
+
+    /// Whether nothing of a name is written out.
+    pub(super) fn is_all_open(&self) -> bool {
+        self.segments.iter().all(|segment| match segment {
+            Segment::Exact(_) => false,
+            Segment::Open { before, after } => before.is_empty() && after.is_empty(),
+        })
+    }
+
+    /// The segments of both side by side, where there are as many.
+    fn pairs<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = (&'a Segment, &'a Segment)>> {
+        let alike = self.field == other.field && self.segments.len() == other.segments.len();
+        alike.then(|| self.segments.iter().zip(&other.segments))
+    }
 }
 
 impl Segment {
+    fn holds(&self, part: &str) -> bool {
+        match self {
+            Self::Exact(text) => text == part,
+            Self::Open { before, after } => held(before, after, part).is_some(),
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Exact(text)) => self.holds(text),
+            (Self::Exact(_), Self::Open { .. }) => false,
+            (Self::Open { before, after }, Self::Open { before: narrower, after: behind }) => {
+                narrower.starts_with(before) && behind.ends_with(after)
+            }
+        }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Exact(text)) => self.holds(text),
+            (Self::Exact(text), Self::Open { .. }) => other.holds(text),
+            // The longer of each with something between them.
+            (Self::Open { before, after }, Self::Open { before: other, after: behind }) => {
+                let begin = before.starts_with(other.as_str()) || other.starts_with(before);
+                let end = after.ends_with(behind.as_str()) || behind.ends_with(after);
+                begin && end
+            }
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, &'static str> {
         let Some((before, after)) = text.split_once('*') else { return Ok(Self::Exact(text.to_owned())) };
         if after.contains('*') {
-            return Err("two `*` in one segment: where the first ends would be a guess");
+            return Err("has two `*` in one segment: where the first ends would be a guess");
         }
         Ok(Self::Open { before: before.to_owned(), after: after.to_owned() })
     }
+}
+
+/// What a `*` between these stands for; never nothing.
+fn held<'n>(before: &str, after: &str, part: &'n str) -> Option<&'n str> {
+    part.strip_prefix(before)?.strip_suffix(after).filter(|held| !held.is_empty())
 }
 
 fn split(field: Field, name: &str) -> Vec<&str> {
@@ -109,10 +164,10 @@ enum Piece {
 impl Template {
     pub(super) fn parse(text: &str, holes: usize) -> Result<Self, &'static str> {
         if text.is_empty() {
-            return Err("the name to give is empty");
+            return Err("is empty");
         }
         if text == "*" || text.starts_with("role:") {
-            return Err("the name to give is reserved");
+            return Err("is reserved");
         }
         // What a name may hold is what a common name may hold.
         names::canonical(Field::Cn, text)?;
@@ -128,14 +183,19 @@ impl Template {
                 Some(digit @ '1'..='9') => {
                     let number = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(usize::MAX);
                     if number > holes {
-                        return Err("a `$` names a capture that the pattern has not");
+                        return Err("has a `$` for a `*` that the pattern has not");
                     }
                     pieces.push(Piece::Capture(number.saturating_sub(1)));
                 }
-                Some(_) | None => return Err("a `$` is followed by neither `1` to `9` nor `$`"),
+                Some(_) | None => return Err("has a `$` that is followed by neither `1` to `9` nor `$`"),
             }
         }
         Ok(Self(pieces))
+    }
+
+    /// Whether everybody gets the same name.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
     pub(super) fn fill(&self, captures: &[&str]) -> String {

@@ -101,6 +101,84 @@ fn a_rule_that_cannot_be_meant_is_refused() {
 }
 
 #[test]
+fn a_wrong_rule_says_which_half_is_wrong() {
+    let wrong = |pattern, name| {
+        let error = Rule::parse(Field::Uri, pattern, name).unwrap_err();
+        (error.part(), error.problem(), error.to_string())
+    };
+    let (part, problem, shown) = wrong("spiffe://corp/a/../*", "$1");
+    assert_eq!((part, problem), (RulePart::Pattern, "holds a dot segment"));
+    assert!(shown.ends_with("}: the pattern holds a dot segment"), "{shown}");
+    let (part, problem, shown) = wrong("spiffe://corp/*", "$2");
+    assert_eq!((part, problem), (RulePart::Name, "has a `$` for a `*` that the pattern has not"));
+    assert!(shown.contains("}: the name to give has a `$`"), "{shown}");
+}
+
+#[test]
+fn roles_and_their_names_are_plain_and_not_too_many() {
+    assert_eq!(check_roles("svc-etl", ["writer", "reader"]), Ok(()));
+    assert_eq!(check_roles("a", vec!["r"; MAX_ROLES]), Ok(()));
+    for (principal, roles, told) in [
+        ("", vec!["writer"], "`` is empty"),
+        ("a", vec!["writer", ""], "`` is empty"),
+        ("a", vec!["writer "], "`writer ` begins or ends with white space"),
+        ("a", vec!["r"; MAX_ROLES.saturating_add(1)], "`a` has more than 200 roles"),
+    ] {
+        assert_eq!(check_roles(principal, roles).unwrap_err().to_string(), told);
+    }
+}
+
+#[test]
+fn what_a_pattern_covers_it_also_meets_and_neither_is_guessed() {
+    use pattern::Pattern;
+
+    let patterns = ["a", "ab", "aba", "*", "a*", "*a", "a*a", "ab*", "*b", "b*", "ab*ba", "a*ba", "c*"];
+    // Every name of up to seven letters stands for all: no pattern has more than four letters outside its `*`.
+    let mut names = vec![String::new()];
+    for length in 1..=7 {
+        let longer: Vec<_> = names.iter().filter(|name| name.len() + 1 == length).cloned().collect();
+        names.extend(longer.iter().flat_map(|name| ["a", "b", "c"].map(|letter| format!("{name}{letter}"))));
+    }
+    for (one, other) in patterns.iter().flat_map(|one| patterns.map(|other| (*one, other))) {
+        let [parsed, against] = [one, other].map(|text| Pattern::parse(Field::Cn, text).unwrap());
+        let fits = |pattern: &Pattern, name: &String| pattern.captures(name).is_some();
+        let covered = names.iter().filter(|name| fits(&against, name)).all(|name| fits(&parsed, name));
+        assert_eq!(parsed.covers(&against), covered, "{one} covers {other}");
+        let met = names.iter().any(|name| fits(&against, name) && fits(&parsed, name));
+        assert_eq!(parsed.meets(&against), met, "{one} meets {other}");
+    }
+}
+
+#[test]
+fn rules_that_get_in_each_others_way_are_noted() {
+    let notes = |rules: &[(Field, &str, &str)]| set(rules).notes();
+    let (etl, every) = ((Field::Uri, "spiffe://corp/svc/etl", "loader"), (Field::Uri, "spiffe://corp/svc/*", "svc-$1"));
+    assert_eq!(notes(&[every]), Vec::<String>::new());
+    assert_eq!(notes(&[every, (Field::Uri, "spiffe://corp/job/*", "job-$1")]), Vec::<String>::new());
+    let (one, other) = ("rule 1 (`uri = \"spiffe://corp/svc/*\"`)", "rule 2 (`uri = \"spiffe://corp/svc/etl\"`)");
+    assert_eq!(notes(&[every, etl]), [format!("{other} is never reached: {one} fits every name that it fits")]);
+    let [(_, exception, _), (_, wide, _)] = [etl, every];
+    let told = format!(
+        "rule 1 (`uri = \"{exception}\"`) and rule 2 (`uri = \"{wide}\"`) fit some of the same names: the first says \
+         who that is"
+    );
+    assert_eq!(notes(&[etl, every]), [told]);
+    // Whoever both fit has one name.
+    let fixed = |pattern| (Field::Dns, pattern, "farm");
+    assert_eq!(notes(&[fixed("a-*.farm"), fixed("*-b.farm")]), Vec::<String>::new());
+    let parts = [(Field::Dns, "a-*.farm", "$1"), (Field::Dns, "*-b.farm", "$1")];
+    assert!(matches!(notes(&parts).as_slice(), [note] if note.contains("some of the same names")), "{parts:?}");
+
+    let two_kinds = notes(&[every, (Field::Email, "*@corp.example", "$1"), (Field::Cn, "svc-*", "$1")]);
+    let told = "rules read `uri`, `email`: a certificate with several of them is who the first rule that fits says";
+    assert_eq!(two_kinds, [told]);
+    let told = "rule 1 (`cn = \"*\"`) fits the common name of every certificate of the CAs";
+    assert_eq!(notes(&[(Field::Cn, "*", "$1")]), [told]);
+    assert!(matches!(notes(&[(Field::Email, "*@*", "$1")]).as_slice(), [note] if note.contains("every certificate")));
+    assert!(notes(&[(Field::Email, "*@corp", "$1")]).is_empty());
+}
+
+#[test]
 fn a_set_that_cannot_be_meant_is_refused() {
     let ca = [Ca::new("CA").der()];
     let any = || vec![Rule::parse(Field::Cn, "*", "$1").unwrap()];

@@ -36,7 +36,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 
 use super::stopping::StoppingEngine;
-use super::{EmbeddedConfig, EmbeddedError, MAX_MESSAGE, MAX_MESSAGE_U32, STOP};
+use super::{EmbeddedConfig, EmbeddedError, MAX_MESSAGE, MAX_MESSAGE_U32, STOP, Storage};
 
 /// One executor: its Flight port for results, its gRPC port for tasks.
 pub(super) struct RunningExecutor {
@@ -76,7 +76,7 @@ impl RunningExecutor {
 
 /// Starts an executor and registers it.
 pub(super) async fn start(
-    config: &EmbeddedConfig,
+    config: (&EmbeddedConfig, &Storage),
     scheduler: SocketAddr,
     work_dir: &Path,
 ) -> Result<RunningExecutor, EmbeddedError> {
@@ -93,7 +93,7 @@ pub(super) async fn start(
 }
 
 async fn try_start(
-    config: &EmbeddedConfig,
+    (config, storage): (&EmbeddedConfig, &Storage),
     scheduler: SocketAddr,
     work_dir: &Path,
 ) -> Result<RunningExecutor, EmbeddedError> {
@@ -139,7 +139,7 @@ async fn try_start(
     let executor = Arc::new(Executor::new(
         registration,
         work_dir,
-        runtime(config, work_dir)?,
+        runtime(config, storage, work_dir)?,
         Arc::new(default_config_producer),
         Arc::new(functions()?),
         Arc::new(LoggingMetricsCollector::default()),
@@ -190,9 +190,12 @@ async fn try_start(
     }
 }
 
-fn runtime(config: &EmbeddedConfig, work_dir: &str) -> Result<RuntimeProducer, EmbeddedError> {
+/// One for all tasks of the executor, so that its bounds are theirs together.
+fn runtime(config: &EmbeddedConfig, storage: &Storage, work_dir: &str) -> Result<RuntimeProducer, EmbeddedError> {
     let runtime = RuntimeEnvBuilder::new()
         .with_temp_file_path(work_dir)
+        .with_max_temp_directory_size(u64::try_from(storage.spill.get()).unwrap_or(u64::MAX))
+        .with_object_store_registry(Arc::clone(&storage.stores) as _)
         .with_memory_pool(Arc::new(FairSpillPool::new(config.executor_memory.get())))
         .build_arc()
         .map_err(|error| EmbeddedError::Ballista(error.to_string()))?;
