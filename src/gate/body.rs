@@ -95,6 +95,14 @@ impl Used {
     }
 }
 
+impl Drop for Used {
+    /// At once, and not when the task beside it has ended.
+    fn drop(&mut self) {
+        let gone = std::mem::replace(&mut *self.kept.lock(), Kept::LetGo);
+        drop(gone);
+    }
+}
+
 async fn watch(kept: Arc<Mutex<Kept>>, ends: Expiry, clock: Arc<dyn Clock>, patience: Duration) {
     loop {
         let rested = match &*kept.lock() {

@@ -86,15 +86,15 @@ fn of_arrow(error: &arrow::error::ArrowError) -> Failure {
         | ArrowError::InvalidArgumentError(_) => {
             Failure::about_request(Class::InvalidArgument, first_line(&error.to_string()).to_owned()).because(error)
         }
+        ArrowError::CsvError(_) | ArrowError::JsonError(_) | ArrowError::AvroError(_) | ArrowError::IpcError(_) => {
+            Failure::new(Class::InvalidArgument, "a file of a table is not of the format that the table has")
+                .because(error)
+        }
         ArrowError::NotYetImplemented(_)
         | ArrowError::ExternalError(_)
         | ArrowError::MemoryError(_)
         | ArrowError::SchemaError(_)
-        | ArrowError::CsvError(_)
-        | ArrowError::JsonError(_)
-        | ArrowError::AvroError(_)
         | ArrowError::IoError(_, _)
-        | ArrowError::IpcError(_)
         | ArrowError::ParquetError(_)
         | ArrowError::CDataInterface(_)
         | ArrowError::DictionaryKeyOverflowError

@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from wire import OwnGate, listening_port, stop
+from wire import EVERYBODY_READS, OwnGate, listening_port, stop
 
 PASSWORDS = {"alice": "open:sesame:1", "bob": "correct-horse", "carol": "battery-stapl", "dave": "päßwörd"}
 """What clients have trouble with: colons, and lengths that need two, one and no `=` of padding."""
@@ -34,7 +34,7 @@ def basic_gate(gate):
     )
     assert listens, "the configuration of the run has no `listen`"
     try:
-        config.write_text(text)
+        config.write_text(text + EVERYBODY_READS)
         pairs.write_text("".join(f"{user}:{password}\n" for user, password in PASSWORDS.items()))
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -378,6 +378,15 @@ START = 120
 """Seconds: a gate opens its tables and its cluster before it listens, on a machine that may be busy."""
 
 
+EVERYBODY_READS = """
+[[grant]]
+to = "*"
+on = "*"
+allow = ["select"]
+"""
+"""The run's own configuration lets its own user read, and no other."""
+
+
 class OwnGate(Gate):
     """A second gate with the same tables, keys and certificate as the one of the run."""
 
@@ -399,18 +408,22 @@ def binary():
 
 
 @contextlib.contextmanager
-def own_gate(gate, more="", level="info", principals=(), change=lambda text: text, environment=None):
+def own_gate(
+    gate, more="", level="info", principals=(), change=lambda text: text, environment=None, grants=EVERYBODY_READS
+):
     """Starts `serve` with the run's own configuration on another port and stops it with SIGTERM.
 
-    `more` is put behind the configuration, `change` gets its text; `tokens` has a fresh API key for each of
-    `principals`. The files lie beside the originals, whose relative paths they keep.
+    `more` and then `grants` are put behind the configuration, `change` gets its text; `tokens` has a fresh API key for
+    each of `principals`, who are names or `(name, role, …)`. The files lie beside the originals, whose relative paths
+    they keep.
     """
     mark = uuid.uuid4().hex[:12]
     names = [f"own-{mark}.{kind}" for kind in ("toml", "keys.toml", "log")]
     config, keys, log = (gate.folder / name for name in names)
     tokens, records = {}, (gate.folder / "keys.toml").read_text()
-    for principal in principals:
-        made = run("new-key", "--api-key", "--principal", principal)
+    for principal, *roles in (entry if isinstance(entry, tuple) else (entry,) for entry in principals):
+        words = [word for role in roles for word in ("--role", role)]
+        made = run("new-key", "--api-key", "--principal", principal, *words)
         tokens[principal] = re.search(r"pk1\.[\w-]+\.[\w-]+", made).group()
         records += made[made.index("[key.") :]
     text = (gate.folder / "portcullis.toml").read_text()
@@ -422,7 +435,7 @@ def own_gate(gate, more="", level="info", principals=(), change=lambda text: tex
     try:
         keys.touch(mode=0o600)
         keys.write_text(records)
-        config.write_text(change(text) + "\n" + more)
+        config.write_text("\n".join([change(text), more, grants]))
         with log.open("wb") as output:
             command = [binary(), "serve", "--config", str(config)]
             inherited = os.environ | (environment or {})

@@ -543,6 +543,7 @@ impl Place {
             "[server]\nlisten = \"127.0.0.1:{port}\"\n\n[server.tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n\n\
              [cluster]\nmode = \"embedded\"\nvcores = 1\nwork_dir = \"work\"\n\n\
              [catalog.c.s.nation]\nlocation = \"nation.csv\"\nformat = \"csv\"\n\n\
+             [[grant]]\nto = \"*\"\non = \"c.s.nation\"\nallow = [\"select\"]\n\n\
              [log]\nlevel = \"warn\"\n\n[[auth]]\nscheme = \"api-key\"\nkeys = \"keys.toml\"\n"
         )
     }

@@ -23,11 +23,8 @@ fn a_grant_that_is_taken_away_takes_the_table_from_open_sessions_with_the_next_s
     let address: SocketAddr =
         line.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
     let (login, ca) = (Login::Bearer(read("key")), read("server.pem"));
-    let client = on_runtime(async move {
-        let client = Client::connect_to(address, &login, &ca);
-        let session = client.handshake().await.unwrap();
-        client.with(&Login::Bearer(session))
-    });
+    // All its calls share one session.
+    let client = on_runtime(async move { Client::connect_to(address, &login, &ca) });
     let ask = |sql: &str| {
         let (client, sql) = (client.clone(), sql.to_owned());
         on_runtime(async move { client.text(&sql).await }).map_err(|status| status.message().to_owned())
