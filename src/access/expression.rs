@@ -116,6 +116,7 @@ impl Visitor for OnlyThisRow {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other values are given")]
     fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<Unusable> {
         match value.value {
             Value::Placeholder(_) => ControlFlow::Break(Unusable::Parameter),

@@ -7,7 +7,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,17 +33,17 @@ enum Kept {
     Going {
         body: Body,
         reader: Reader,
-        _in_use: InUse,
+        in_use: InUse,
     },
     /// Nobody did.
     LetGo,
 }
 
 /// What the other side does.
-#[derive(Clone, Copy)]
 enum Reader {
     RestsSince(Instant),
-    Waits,
+    /// For the next bytes, and is to be woken when there are none any more.
+    Waits(Waker),
 }
 
 /// Until when a body may go on.
@@ -88,7 +88,7 @@ impl Life {
 impl Used {
     /// A body that is let go of when its reader has rested for `patience`. To be made on a runtime.
     pub(super) fn new(body: Body, in_use: InUse, life: Life, patience: Duration) -> Self {
-        let going = Kept::Going { body, reader: Reader::RestsSince(Instant::now()), _in_use: in_use };
+        let going = Kept::Going { body, reader: Reader::RestsSince(Instant::now()), in_use };
         let kept = Arc::new(Mutex::new(going));
         let watching = watch(Arc::clone(&kept), life.ends, Arc::clone(&life.clock), patience);
         Self { kept, life, _watched: AbortOnDropHandle::new(tokio::spawn(watching)) }
@@ -107,14 +107,19 @@ async fn watch(kept: Arc<Mutex<Kept>>, ends: Expiry, clock: Arc<dyn Clock>, pati
     loop {
         let rested = match &*kept.lock() {
             Kept::Going { reader: Reader::RestsSince(since), .. } => since.elapsed(),
-            Kept::Going { reader: Reader::Waits, .. } => Duration::ZERO,
+            Kept::Going { reader: Reader::Waits(_), .. } => Duration::ZERO,
             Kept::LetGo => return,
         };
         let now = clock.now();
         if rested >= patience || ends.passed(now) {
             let gone = std::mem::replace(&mut *kept.lock(), Kept::LetGo);
             // Not under the lock: what ends here is whole queries.
-            drop(gone);
+            if let Kept::Going { body, reader, in_use } = gone {
+                drop((body, in_use));
+                if let Reader::Waits(waker) = reader {
+                    waker.wake();
+                }
+            }
             return;
         }
         let left = match ends {
@@ -140,7 +145,10 @@ impl http_body::Body for Used {
             match &mut *this.kept.lock() {
                 Kept::Going { body, reader, .. } => {
                     let frame = Pin::new(body).poll_frame(cx);
-                    *reader = if frame.is_pending() { Reader::Waits } else { Reader::RestsSince(Instant::now()) };
+                    *reader = match frame.is_pending() {
+                        true => Reader::Waits(cx.waker().clone()),
+                        false => Reader::RestsSince(Instant::now()),
+                    };
                     return frame;
                 }
                 Kept::LetGo => Failure::new(Class::DeadlineExceeded, "the answer was not read for too long"),

@@ -29,6 +29,7 @@ use crate::status::Failure;
 
 /// The plan with the real tables in it, each behind its policy. `plan` was judged, and may be shown; what comes back
 /// may not.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only scans are replaced")]
 pub(super) fn enforce(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
     let barrier = barrier_for(&plan, asker)?;
     plan.transform_up_with_subqueries(|node| match node {
@@ -225,6 +226,7 @@ fn any_of(predicates: &BTreeSet<String>, schema: &DFSchema, asker: &Asker<'_>) -
 }
 
 /// `expression` over what stands behind the barrier.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only columns are replaced")]
 fn replaced(expression: Expr, schema: &DFSchema, behind: &[Expr]) -> Result<Expr, DataFusionError> {
     use datafusion::common::tree_node::TreeNode as _;
     expression

@@ -1,11 +1,14 @@
 //! The HTTP client of stores: bounded in time, and going nowhere but where it is told.
 //!
-//! No proxy from the environment. Must not know what is asked for.
+//! No redirect, which could lead a credential or a request of the gate to any address; no proxy from the environment.
+//! Must not know what is asked for.
 
 use std::time::Duration;
 
-use object_stores::client::{HttpClient, HttpConnector, ReqwestConnector};
-use object_stores::{Certificate, ClientOptions};
+use object_stores::client::{HttpClient, HttpConnector};
+use object_stores::{ClientConfigKey, ClientOptions};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client};
 
 use crate::config::stores::ExtraCa;
 
@@ -37,17 +40,29 @@ impl Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_stores::Result<HttpClient> {
-        let options = self.cas.iter().cloned().fold(options.clone(), ClientOptions::with_root_certificate);
-        let options = options
-            // A proxy that is said and never used: else one would be taken from the environment.
-            .with_proxy_url("http://127.0.0.1:9")
-            .with_proxy_excludes("*,0.0.0.0/0,::/0")
-            .with_connect_timeout(CONNECT)
+        // Set for a store by its operator, and by the library for the metadata service of a machine.
+        let plaintext = options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|allowed| allowed == "true");
+        let client = Client::builder()
+            .user_agent(concat!("portcullis/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .no_proxy()
+            .referer(false)
+            .https_only(!plaintext)
+            .tls_certs_merge(self.cas.iter().cloned())
+            .connect_timeout(CONNECT)
             // From one piece of an answer to the next: a whole answer is as long as the file and its reader.
-            .with_timeout_disabled()
-            .with_read_timeout(READ)
-            .with_pool_max_idle_per_host(IDLE);
-        ReqwestConnector::default().connect(&options)
+            .read_timeout(READ)
+            .pool_max_idle_per_host(IDLE)
+            // The length of a file is that of its answer.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .build();
+        match client {
+            Ok(client) => Ok(HttpClient::new(client)),
+            Err(error) => Err(object_stores::Error::Generic { store: "object store", source: Box::new(error) }),
+        }
     }
 }
 

@@ -171,6 +171,18 @@ async fn no_credential_is_in_a_plan_in_a_setting_or_in_what_is_printed() {
 }
 
 #[tokio::test]
+async fn a_store_that_points_elsewhere_is_not_followed() {
+    let elsewhere = Web::serve([("/x.csv", At::File(b"a\n1\n".to_vec()))]).await;
+    let to = elsewhere.url.join("x.csv").unwrap().to_string();
+    let web = Web::serve([("/here.csv", At::File(b"a\n2\n".to_vec())), ("/x.csv", At::Moved(to))]).await;
+    let stores = Stores::open(&[web.store()]).unwrap();
+    let store = stores.get_store(&web.url).unwrap();
+    assert_eq!(store.get(&Path::from("here.csv")).await.unwrap().bytes().await.unwrap(), "a\n2\n");
+    assert!(store.get(&Path::from("x.csv")).await.is_err());
+    assert_eq!(elsewhere.asked(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn what_a_store_repeats_of_a_credential_is_not_told() {
     let text = format!("<Error><AWSAccessKeyId>{}</AWSAccessKeyId>{}</Error>", SECRETS[0], SECRETS[1]);
     let web = Web::serve([("/lake/x.csv", At::Failure(text))]).await;

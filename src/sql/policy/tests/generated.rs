@@ -23,7 +23,7 @@ async fn any_statement_answers_as_over_a_copy_without_the_hidden_rows() {
                 assert_eq!(seen, expected, "statement {round}: {sql}");
                 failed += 1;
             }
-            (Ok(_), Err(_)) | (Err(_), Ok(_)) => panic!("statement {round}: {sql}\n{seen:?}\n{expected:?}"),
+            (seen, expected) => assert_eq!(seen, expected, "statement {round}: {sql}"),
         }
         match (&seen, plain.ask(&sql).await) {
             (Ok(seen), Ok(plain)) => assert_eq!(sorted(seen), sorted(&plain), "statement {round}: {sql}"),
@@ -54,7 +54,7 @@ impl Dice {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % sides
+        (mixed ^ (mixed >> 31)).checked_rem(sides).unwrap()
     }
 
     fn statement(&mut self) -> String {

@@ -1,0 +1,257 @@
+//! Cedar policies as the authorizer of a gate: an example of an embedder's own policy engine.
+//!
+//! A principal is a `User` whose parents are its roles and whose tags are its attributes; a table has its schema and its
+//! catalog as parents; `gate.cedarschema` has the names. Cedar answers yes or no, so what is between comes as annotations
+//! of policies that permit to select: `@rows("…")` is an SQL predicate over the rows that it is about, `@mask_email("…")`
+//! an SQL expression in place of the column `email`. Several such policies add up: a row is seen if one of them shows it,
+//! a column is masked if all of them mask it. A `forbid` takes the action as a whole.
+//!
+//! Starts from *no*: policies that are not sound are refused as a whole when they are loaded, and an answer that cannot be
+//! had is nothing at all. Must not read a file or ask a service; whoever reloads policies makes a new one.
+//!
+//! ```
+//! use portcullis_example_cedar::CedarAuthorizer;
+//!
+//! let policies = r#"
+//!     permit(principal in Role::"admin", action, resource in Catalog::"sales");
+//!
+//!     @rows("region = user_attribute('region')")
+//!     @mask_email("'***'")
+//!     permit(principal in Role::"analyst", action == Action::"select", resource in Schema::"sales.public");
+//!
+//!     forbid(principal, action, resource == Table::"sales.public.salaries") unless { principal in Role::"admin" };
+//!
+//!     permit(principal in Role::"analyst", action == Action::"read", resource)
+//!     when { resource.url like "s3://lake/public/*" };
+//! "#;
+//! assert!(CedarAuthorizer::new(policies).is_ok());
+//! assert!(CedarAuthorizer::new(&policies.replace("@rows", "@row")).is_err());
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+
+use cedar_policy::{
+    ActionConstraint, Context, Effect, Entities, Entity, EntityId, EntityUid, Policy, PolicySet, Request,
+    RestrictedExpression, Schema, ValidationMode, Validator,
+};
+use portcullis_auth::{Access, Action, Authorizer, Decision, Principal, Reach, TableName};
+
+/// What a set of policies permits. Every question is answered from memory.
+#[derive(Debug)]
+pub struct CedarAuthorizer {
+    policies: PolicySet,
+    schema: Schema,
+}
+
+impl CedarAuthorizer {
+    /// Takes `policies` in Cedar's own syntax.
+    ///
+    /// # Errors
+    ///
+    /// If they do not parse, do not pass the validator without a warning, or have templates or annotations that would do
+    /// nothing: a misspelt `@rows` must not show all rows.
+    pub fn new(policies: &str) -> Result<Self, Undecided> {
+        let (schema, _) = Schema::from_cedarschema_str(SCHEMA).map_err(because)?;
+        let policies: PolicySet = policies.parse().map_err(because)?;
+        let found = Validator::new(schema.clone()).validate(&policies, ValidationMode::Strict);
+        if !found.validation_passed_without_warnings() {
+            let warnings = found.validation_warnings().map(ToString::to_string);
+            let findings: Vec<_> = found.validation_errors().map(ToString::to_string).chain(warnings).collect();
+            return Err(because(findings.join("; ")));
+        }
+        if policies.num_of_templates() > 0 {
+            return Err(because("nothing links a template"));
+        }
+        policies.policies().try_for_each(annotations_are_sound)?;
+        Ok(Self { policies, schema })
+    }
+
+    /// What `principal` may do with `table`.
+    ///
+    /// # Errors
+    ///
+    /// If a policy could not be evaluated, and why: for the log of an embedder.
+    pub fn access(&self, principal: &Principal, table: TableName<'_>) -> Result<Access, Undecided> {
+        let parents = [uid("Catalog", &id([table.catalog]))?, uid("Schema", &id([table.catalog, table.schema]))?];
+        let resource = uid("Table", &id([table.catalog, table.schema, table.table]))?;
+        let question = self.question(principal, resource, [("name", table.table)], parents)?;
+        let mut actions = BTreeSet::new();
+        let mut reading = Vec::new();
+        for action in Action::ALL {
+            let permits = self.permits(&question, word(action))?;
+            if !permits.is_empty() {
+                actions.insert(action);
+            }
+            if action == Action::Select {
+                reading = permits;
+            }
+        }
+        let access = Access::to(actions);
+        // One policy without `@rows` shows all of them; no policy shows none.
+        let rows: Option<Vec<String>> =
+            if reading.is_empty() { Some(Vec::new()) } else { reading.iter().map(|policy| rows(policy)).collect() };
+        let access = match rows {
+            Some(predicates) => access.only_rows(predicates),
+            None => access,
+        };
+        Ok(common(&reading).into_iter().fold(access, |access, (column, mask)| access.masking(column, mask)))
+    }
+
+    /// Whether `principal` may reach `location`.
+    ///
+    /// # Errors
+    ///
+    /// If a policy could not be evaluated, and why.
+    pub fn reaches(&self, principal: &Principal, location: &str, reach: Reach) -> Result<Decision, Undecided> {
+        let action = match reach {
+            Reach::Read => "read",
+            Reach::Write => "write",
+        };
+        let question = self.question(principal, uid("Location", location)?, [("url", location)], [])?;
+        Ok(if self.permits(&question, action)?.is_empty() { Decision::Deny } else { Decision::Allow })
+    }
+
+    fn question<const A: usize, const P: usize>(
+        &self,
+        principal: &Principal,
+        resource: EntityUid,
+        attributes: [(&str, &str); A],
+        parents: [EntityUid; P],
+    ) -> Result<Question, Undecided> {
+        let key = principal.key();
+        let about = [("scheme", key.scheme()), ("authority", key.authority()), ("subject", key.subject())];
+        let roles = principal.roles().iter().map(|role| uid("Role", role)).collect::<Result<_, _>>()?;
+        let tags = principal.attributes().iter().map(|(name, value)| (name.clone(), text(value)));
+        let user = uid("User", principal.name())?;
+        let entities = [
+            Entity::new_with_tags(user.clone(), texts(about), roles, tags).map_err(because)?,
+            Entity::new(resource.clone(), texts(attributes), HashSet::from(parents)).map_err(because)?,
+        ];
+        let entities = Entities::from_entities(entities, Some(&self.schema)).map_err(because)?;
+        Ok(Question { user, resource, entities })
+    }
+
+    /// The policies that permit it; none if it is forbidden.
+    fn permits(&self, question: &Question, action: &str) -> Result<Vec<&Policy>, Undecided> {
+        let Question { user, resource, entities } = question;
+        let action = uid("Action", action)?;
+        let request = Request::new(user.clone(), action, resource.clone(), Context::empty(), Some(&self.schema));
+        let request = request.map_err(because)?;
+        let answer = cedar_policy::Authorizer::new().is_authorized(&request, &self.policies, entities);
+        // Cedar passes over a policy that fails, and it may be the one that forbids.
+        if let Some(error) = answer.diagnostics().errors().next() {
+            return Err(because(error));
+        }
+        match answer.decision() {
+            cedar_policy::Decision::Allow => {
+                let named = answer.diagnostics().reason().map(|id| self.policies.policy(id));
+                named.collect::<Option<_>>().ok_or_else(|| because("a policy is not known"))
+            }
+            cedar_policy::Decision::Deny => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Authorizer for CedarAuthorizer {
+    fn table(&self, principal: &Principal, table: TableName<'_>) -> Access {
+        self.access(principal, table).unwrap_or_else(|_| Access::none())
+    }
+
+    fn location(&self, principal: &Principal, location: &str, reach: Reach) -> Decision {
+        self.reaches(principal, location, reach).unwrap_or(Decision::Deny)
+    }
+}
+
+/// Why policies are refused, or gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided(String);
+
+impl fmt::Display for Undecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Undecided {}
+
+struct Question {
+    user: EntityUid,
+    resource: EntityUid,
+    entities: Entities,
+}
+
+/// Annotations are nothing to Cedar, so a wrong one would pass and restrict nobody.
+fn annotations_are_sound(policy: &Policy) -> Result<(), Undecided> {
+    let select = ActionConstraint::Eq(uid("Action", word(Action::Select))?);
+    for (name, value) in policy.annotations().filter(|(name, _)| *name != "id") {
+        let known = name == ROWS || name.strip_prefix(MASK).is_some_and(|column| !column.is_empty());
+        if !known || value.trim().is_empty() {
+            return Err(because(format!("{}: `@{name}` is not an annotation with a meaning here", policy.id())));
+        }
+        if policy.effect() != Effect::Permit || policy.action_constraint() != select {
+            return Err(because(format!("{}: `@{name}` is for a permit to select alone", policy.id())));
+        }
+    }
+    Ok(())
+}
+
+fn rows(policy: &Policy) -> Option<String> {
+    policy.annotation(ROWS).map(str::to_owned)
+}
+
+/// The masks that all of `policies` have. Where they differ, the column is NULL.
+fn common(policies: &[&Policy]) -> BTreeMap<String, String> {
+    let masks = |policy: &Policy| -> BTreeMap<String, String> {
+        let named = policy.annotations().filter_map(|(name, mask)| Some((name.strip_prefix(MASK)?, mask)));
+        named.map(|(column, mask)| (column.to_owned(), mask.to_owned())).collect()
+    };
+    let both = |one: BTreeMap<String, String>, other: BTreeMap<String, String>| {
+        let shared = one.into_iter().filter_map(|(column, mask)| other.get(&column).map(|same| (column, mask, same)));
+        shared.map(|(column, mask, same)| (column, if mask == *same { mask } else { "NULL".to_owned() })).collect()
+    };
+    policies.iter().map(|policy| masks(policy)).reduce(both).unwrap_or_default()
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Create => "create",
+        Action::Delete => "delete",
+        Action::Drop => "drop",
+        Action::Insert => "insert",
+        Action::Select => "select",
+        Action::Update => "update",
+    }
+}
+
+/// Parts joined by dots. A part with a dot of its own is quoted, so that no two names have one id.
+fn id<const N: usize>(parts: [&str; N]) -> String {
+    let quoted = parts.map(|part| match part.contains(['.', '"']) {
+        true => format!("\"{}\"", part.replace('"', "\"\"")),
+        false => part.to_owned(),
+    });
+    quoted.join(".")
+}
+
+fn uid(kind: &str, id: &str) -> Result<EntityUid, Undecided> {
+    Ok(EntityUid::from_type_name_and_id(kind.parse().map_err(because)?, EntityId::new(id)))
+}
+
+fn texts<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> HashMap<String, RestrictedExpression> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), text(value))).collect()
+}
+
+fn text(value: &str) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.to_owned())
+}
+
+fn because(cause: impl fmt::Display) -> Undecided {
+    Undecided(cause.to_string())
+}
+
+const MASK: &str = "mask_";
+const ROWS: &str = "rows";
+const SCHEMA: &str = include_str!("gate.cedarschema");
+
+#[cfg(test)]
+mod tests;
