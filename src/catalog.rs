@@ -43,9 +43,9 @@ pub struct BuildError(pub String);
 
 /// Catalogs from the configuration, the same for everybody: what of it somebody sees is decided elsewhere.
 ///
-/// A table is known by name at once and opened when somebody uses it. Its files are looked at again when it is used more
-/// than a minute later, and its columns are read again where they have changed. The cluster lists them for every query,
-/// so that a new file of known columns is read by the next one.
+/// A table is known by name at once and opened when somebody uses it. Its files are looked at again when it is used
+/// more than a minute later, and its columns are read again where they have changed. The cluster lists them for every
+/// query, so that a new file of known columns is read by the next one.
 #[derive(Debug)]
 pub struct ConfiguredCatalogs {
     backend: Arc<dyn QueryBackend>,

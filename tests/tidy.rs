@@ -14,7 +14,7 @@ mod mask;
 mod text;
 
 use claims::{is_a_test, mitigations};
-use files::{at, check, files, is_of_tests, product_files, rust_files, test_modules, without_tests};
+use files::{File, at, check, files, is_of_tests, product_files, rust_files, test_modules, without_tests};
 use mask::Mask;
 use text::{
     KEY, dependencies, is_inside_a_path, lines_naming, lines_with, name_at_start, numbered, private_keys, split_at_name,
@@ -178,6 +178,13 @@ fn every_crate_is_under_the_lints_of_the_workspace() {
         let inherits = file.text.contains("[lints]\nworkspace = true");
         if inherits { vec![] } else { vec![(1, "has no `[lints]` with `workspace = true`".to_owned())] }
     });
+    // An example that is a workspace of its own repeats them.
+    let all = files();
+    let lints = |file: &File| file.text.split_once("[workspace.lints.").map(|(_, lints)| lints.to_owned());
+    let ours = all.iter().find(|file| file.path == "Cargo.toml").and_then(lints);
+    check(all.into_iter().filter(|file| file.path.ends_with("Cargo.toml") && lints(file).is_some()), |file| {
+        if lints(file) == ours { vec![] } else { vec![(1, "has other lints than the gate".to_owned())] }
+    });
 }
 
 #[test]
@@ -187,8 +194,8 @@ fn no_private_key_is_kept() {
 
 #[test]
 fn no_file_names_a_machine_or_a_registry() {
-    // The lock file names its registry by its well-known name, for everybody the same.
-    check(files().into_iter().filter(|file| file.path != "Cargo.lock"), |file| {
+    // A lock file names its registry by its well-known name, for everybody the same.
+    check(files().into_iter().filter(|file| !file.path.ends_with("Cargo.lock")), |file| {
         let paths = MACHINE_PATHS.iter().flat_map(|path| {
             let starts_at = |line: &str, index: usize| !line.split_at(index).0.ends_with(is_inside_a_path);
             let named = |line: &str| line.match_indices(*path).any(|(index, _)| starts_at(line, index));

@@ -1,4 +1,4 @@
-//! The configured tables as catalogs: names that cost nothing to look up, and tables that are opened when they are used.
+//! The configured tables as catalogs: names that cost nothing to look up, and tables that are opened when used.
 //!
 //! A newer configuration replaces all names at once. Must not do I/O for a name.
 

@@ -158,8 +158,8 @@ async fn of_types(places: Vec<Place>, wanted: &[String]) -> Result<Vec<(Place, T
     Ok(found.into_iter().flatten().filter(|(_, kind)| right(*kind)).collect())
 }
 
-/// Opens tables in order, a few at a time. One that cannot be opened does not hide the others; when none can be, that is
-/// the answer. A table that went meanwhile is left out.
+/// Opens tables in order, a few at a time. One that cannot be opened does not hide the others; when none can be, that
+/// is the answer. A table that went meanwhile is left out.
 async fn open_all(places: Vec<Place>) -> Result<Vec<(Place, Option<Arc<dyn TableProvider>>)>, Failure> {
     let mut asked = futures::stream::iter(places)
         .map(|place| async move { (place.provider.table(&place.table).await, place) })

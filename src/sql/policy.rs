@@ -2,8 +2,8 @@
 //!
 //! [`enforce`] puts in the place of every [`Guarded`] scan the real table behind the policy's filter and masks. A query
 //! over that errs exactly when it errs on a copy of the table with nothing else in it: unless all of its expressions are
-//! leak-proof, a barrier keeps them from being computed on rows that are filtered out. Must not decide whether a table
-//! may be read at all; that is `access.rs`.
+//! leak-proof, a barrier keeps them from being computed on rows that are filtered out. Must not decide whether a
+//! table may be read at all; that is `access.rs`.
 
 #[cfg(test)]
 mod tests;

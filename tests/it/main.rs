@@ -39,5 +39,6 @@ mod slow;
 mod sql;
 mod ssrf;
 mod tls;
+mod whose;
 
 mod pasted;

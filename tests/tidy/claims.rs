@@ -37,12 +37,11 @@ fn every_key_of_the_configuration_is_documented() {
     // In a table or a heading: a word in a sentence explains no key.
     let explains = |line: &str| line.starts_with("| `") || line.starts_with('#');
     let documented: String = page.lines().filter(|line| explains(line)).map(|line| format!("{line}\n")).collect();
-    let readers = all
-        .into_iter()
-        .filter(|file| ["src/config/file/auth.rs", "src/config/file/parts.rs"].contains(&file.path.as_str()));
+    let readers = ["auth", "grants", "parts", "stores"].map(|name| format!("src/config/file/{name}.rs"));
+    let readers = all.into_iter().filter(|file| readers.contains(&file.path));
     check(readers, |file| {
         let keys: BTreeSet<&str> = KEY_READERS.iter().flat_map(|reader| first_texts(&file.text, reader)).collect();
-        assert!(keys.len() > 10, "the keys of {} are read in another way", file.path);
+        assert!(keys.len() > 2, "the keys of {} are read in another way", file.path);
         let unknown = keys.into_iter().filter(|key| lines_naming(&documented, key).is_empty());
         unknown.map(|key| (1, format!("`{key}` is not in docs/configuration.md"))).collect()
     });

@@ -182,6 +182,7 @@ const JDBC: &[&str] = &[
     "java/test_jdbc.py",
     "java/test_jdbc_basic.py",
     "java/test_jdbc_mtls.py",
+    "java/test_jdbc_whose.py",
     "java/test_jdbc_oauth.py",
     "test_leaks.py",
 ];

@@ -17,12 +17,31 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
     report.check("lint", || {
         succeed(cargo(places).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
+    run_tests("rust tests", cargo(places).args(["test", "--workspace", "--no-fail-fast"]), report);
+    test_cedar(places, report);
+}
+
+/// The same for the example that is a workspace of its own. Its target folder is named, or it would be inside the example.
+fn test_cedar(places: &Places, report: &mut Report) {
+    let cargo = |words: &[&str]| {
+        let mut command = cargo(places);
+        command.args(words).args(["--manifest-path", CEDAR]);
+        command
+    };
+    report.check("cedar example: format", || succeed(&mut cargo(&["fmt", "--check"])));
+    report.check("cedar example: lint", || {
+        let mut clippy = cargo(&["clippy", "--all-targets"]);
+        succeed(clippy.arg("--target-dir").arg(&places.target).args(["--", "-D", "warnings"]))
+    });
+    let mut tests = cargo(&["test", "--no-fail-fast"]);
+    run_tests("cedar example: tests", tests.arg("--target-dir").arg(&places.target), report);
+}
+
+fn run_tests(suite: &str, tests: &mut Command, report: &mut Report) {
     let watch = Stopwatch::start();
     let mut count = Count::default();
-    let ended = succeed_reading(cargo(places).args(["test", "--workspace", "--no-fail-fast"]), |line| {
-        count = count.plus(counted(line));
-    });
-    report.add("rust tests", count, ended, watch.took());
+    let ended = succeed_reading(tests, |line| count = count.plus(counted(line)));
+    report.add(suite, count, ended, watch.took());
 }
 
 /// Runs the same tests and lets those that compare with a checked-in file write it instead.
@@ -66,6 +85,8 @@ fn counted(line: &str) -> Count {
         }
     })
 }
+
+const CEDAR: &str = "examples/cedar/Cargo.toml";
 
 #[cfg(test)]
 mod tests {

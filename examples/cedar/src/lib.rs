@@ -28,14 +28,18 @@
 //! assert!(CedarAuthorizer::new(&policies.replace("@rows", "@row")).is_err());
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod annotations;
+mod names;
+
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use cedar_policy::{
-    ActionConstraint, Context, Effect, Entities, Entity, EntityId, EntityUid, Policy, PolicySet, Request,
-    RestrictedExpression, Schema, ValidationMode, Validator,
+    Context, Entities, Entity, EntityUid, Policy, PolicySet, Request, Schema, ValidationMode, Validator,
 };
-use portcullis_auth::{Access, Action, Authorizer, Decision, Principal, Reach, TableName};
+use portcullis_auth::{Access, Action, Authorizer, Decision, Principal, Reach, Rows, TableName};
+
+use crate::names::{id, text, texts, uid, word};
 
 /// What a set of policies permits. Every question is answered from memory.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl CedarAuthorizer {
         if policies.num_of_templates() > 0 {
             return Err(because("nothing links a template"));
         }
-        policies.policies().try_for_each(annotations_are_sound)?;
+        policies.policies().try_for_each(annotations::check)?;
         Ok(Self { policies, schema })
     }
 
@@ -88,14 +92,12 @@ impl CedarAuthorizer {
             }
         }
         let access = Access::to(actions);
-        // One policy without `@rows` shows all of them; no policy shows none.
-        let rows: Option<Vec<String>> =
-            if reading.is_empty() { Some(Vec::new()) } else { reading.iter().map(|policy| rows(policy)).collect() };
-        let access = match rows {
-            Some(predicates) => access.only_rows(predicates),
-            None => access,
+        let access = match annotations::rows(&reading) {
+            Rows::All => access,
+            Rows::AnyOf(predicates) => access.only_rows(predicates),
         };
-        Ok(common(&reading).into_iter().fold(access, |access, (column, mask)| access.masking(column, mask)))
+        let masks = annotations::masks(&reading);
+        Ok(masks.into_iter().fold(access, |access, (column, mask)| access.masking(column, mask)))
     }
 
     /// Whether `principal` may reach `location`.
@@ -121,7 +123,7 @@ impl CedarAuthorizer {
     ) -> Result<Question, Undecided> {
         let key = principal.key();
         let about = [("scheme", key.scheme()), ("authority", key.authority()), ("subject", key.subject())];
-        let roles = principal.roles().iter().map(|role| uid("Role", role)).collect::<Result<_, _>>()?;
+        let roles = principal.roles().iter().map(|role| uid("Role", role)).collect::<Result<Vec<_>, _>>()?;
         let tags = principal.attributes().iter().map(|(name, value)| (name.clone(), text(value)));
         let user = uid("User", principal.name())?;
         let entities = [
@@ -181,76 +183,10 @@ struct Question {
     entities: Entities,
 }
 
-/// Annotations are nothing to Cedar, so a wrong one would pass and restrict nobody.
-fn annotations_are_sound(policy: &Policy) -> Result<(), Undecided> {
-    let select = ActionConstraint::Eq(uid("Action", word(Action::Select))?);
-    for (name, value) in policy.annotations().filter(|(name, _)| *name != "id") {
-        let known = name == ROWS || name.strip_prefix(MASK).is_some_and(|column| !column.is_empty());
-        if !known || value.trim().is_empty() {
-            return Err(because(format!("{}: `@{name}` is not an annotation with a meaning here", policy.id())));
-        }
-        if policy.effect() != Effect::Permit || policy.action_constraint() != select {
-            return Err(because(format!("{}: `@{name}` is for a permit to select alone", policy.id())));
-        }
-    }
-    Ok(())
-}
-
-fn rows(policy: &Policy) -> Option<String> {
-    policy.annotation(ROWS).map(str::to_owned)
-}
-
-/// The masks that all of `policies` have. Where they differ, the column is NULL.
-fn common(policies: &[&Policy]) -> BTreeMap<String, String> {
-    let masks = |policy: &Policy| -> BTreeMap<String, String> {
-        let named = policy.annotations().filter_map(|(name, mask)| Some((name.strip_prefix(MASK)?, mask)));
-        named.map(|(column, mask)| (column.to_owned(), mask.to_owned())).collect()
-    };
-    let both = |one: BTreeMap<String, String>, other: BTreeMap<String, String>| {
-        let shared = one.into_iter().filter_map(|(column, mask)| other.get(&column).map(|same| (column, mask, same)));
-        shared.map(|(column, mask, same)| (column, if mask == *same { mask } else { "NULL".to_owned() })).collect()
-    };
-    policies.iter().map(|policy| masks(policy)).reduce(both).unwrap_or_default()
-}
-
-fn word(action: Action) -> &'static str {
-    match action {
-        Action::Create => "create",
-        Action::Delete => "delete",
-        Action::Drop => "drop",
-        Action::Insert => "insert",
-        Action::Select => "select",
-        Action::Update => "update",
-    }
-}
-
-/// Parts joined by dots. A part with a dot of its own is quoted, so that no two names have one id.
-fn id<const N: usize>(parts: [&str; N]) -> String {
-    let quoted = parts.map(|part| match part.contains(['.', '"']) {
-        true => format!("\"{}\"", part.replace('"', "\"\"")),
-        false => part.to_owned(),
-    });
-    quoted.join(".")
-}
-
-fn uid(kind: &str, id: &str) -> Result<EntityUid, Undecided> {
-    Ok(EntityUid::from_type_name_and_id(kind.parse().map_err(because)?, EntityId::new(id)))
-}
-
-fn texts<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> HashMap<String, RestrictedExpression> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), text(value))).collect()
-}
-
-fn text(value: &str) -> RestrictedExpression {
-    RestrictedExpression::new_string(value.to_owned())
-}
-
 fn because(cause: impl fmt::Display) -> Undecided {
     Undecided(cause.to_string())
 }
 
-const MASK: &str = "mask_";
-const ROWS: &str = "rows";
 const SCHEMA: &str = include_str!("gate.cedarschema");
 
 #[cfg(test)]
