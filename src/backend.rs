@@ -168,6 +168,14 @@ pub enum BackendError {
         /// Everything, for the log.
         cause: String,
     },
+    /// The query needs more of something than it may use; `about` may be told to its author.
+    #[error("exhausted: {cause}")]
+    Exhausted {
+        /// What it needs too much of.
+        about: &'static str,
+        /// Everything, for the log.
+        cause: String,
+    },
     /// The cluster spoke in a way that this gate does not understand.
     #[error("protocol: {0}")]
     Protocol(String),

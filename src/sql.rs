@@ -29,6 +29,7 @@ use portcullis_auth::{Authorizer, Principal};
 
 use self::access::Asker;
 pub use self::caps::SqlCaps;
+use self::identity::callable;
 use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
 use crate::slots::{Full, Room, Slots};
@@ -147,7 +148,7 @@ async fn plan(
 ) -> Result<Compiled, Failure> {
     caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect).map_err(|error| failure::of_parsing(&error))?;
+    let statement = state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
     caps.check_statement(&statement)?;
     expansion::check(&statement, state).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;

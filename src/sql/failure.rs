@@ -61,6 +61,7 @@ pub(crate) fn of_backend(error: BackendError) -> Failure {
         BackendError::Query { about, cause } => {
             Failure::about_request(Class::InvalidArgument, format!("the query failed: {about}")).because(cause)
         }
+        BackendError::Exhausted { about, cause } => Failure::new(Class::ResourceExhausted, about).because(cause),
         BackendError::Unsupported { about, cause } => {
             Failure::about_request(Class::Unimplemented, format!("the statement cannot be distributed: {about}"))
                 .because(cause)
@@ -107,10 +108,17 @@ fn told(error: &DataFusionError) -> Failure {
     Failure::about_request(Class::InvalidArgument, first_line(&error.strip_backtrace()).to_owned())
 }
 
-/// Execution errors that DDL on the session's own objects makes.
+/// Execution errors that DDL on the session's own objects makes, and functions that look at their arguments early.
 fn own_execution_fault(text: &str) -> bool {
-    ["already exists", "doesn't exist", "does not exist", "not found"].iter().any(|form| text.contains(form))
-        && !text.contains('/')
+    let forms = [
+        "already exists",
+        "doesn't exist",
+        "does not exist",
+        "not found",
+        "Cannot access field at argument",
+        "requires non-empty constant string",
+    ];
+    forms.iter().any(|form| text.contains(form)) && !text.contains('/')
 }
 
 fn first_line(text: &str) -> &str {

@@ -47,6 +47,20 @@ pub(super) fn of_job(text: &str) -> BackendError {
     if let Some(about) = own_fault(text) {
         return BackendError::Query { about, cause: text.to_owned() };
     }
+    if text.contains(ONE_PARTITION) {
+        let about = "a window that is partitioned by a column with one value only".to_owned();
+        return BackendError::Unsupported { about, cause: text.to_owned() };
+    }
+    if let Some(about) = function_fault(text) {
+        return BackendError::Query { about, cause: text.to_owned() };
+    }
+    if let Some((_, about)) = EXHAUSTED.iter().find(|(form, _)| text.contains(form)) {
+        return BackendError::Exhausted { about, cause: text.to_owned() };
+    }
+    if text.contains(NO_STORE) {
+        let about = "the cluster does not know the object store of a table".to_owned();
+        return BackendError::Unsupported { about, cause: text.to_owned() };
+    }
     if let Some(about) = not_supported(text) {
         return BackendError::Unsupported { about, cause: text.to_owned() };
     }
@@ -76,13 +90,21 @@ fn own_fault(text: &str) -> Option<String> {
             Detail::Follows(class) => class,
         };
         let detail = after.lines().next().unwrap_or_default();
-        let detail = detail.split(['"', '\\']).next().unwrap_or_default().trim_end_matches([')', ' ', ',']).trim();
+        let detail = detail.split(['"', '\\']).next().unwrap_or_default().trim_end_matches(['(', ')', ' ', ',']).trim();
         if detail.is_empty() || looks_internal(detail) {
             return Some((*class).to_owned());
         }
         return Some(format!("{class}: {detail}"));
     }
     None
+}
+
+/// The sentence of a function that cannot be computed for a value, if it is not about the engine's own work.
+fn function_fault(text: &str) -> Option<String> {
+    let (_, after) = text.split_once("runtime execution error: ")?.1.split_once("Execution(\"")?;
+    let detail = after.split(['"', '\\']).next().unwrap_or_default().trim();
+    let own = !detail.is_empty() && !OF_THE_ENGINE.iter().any(|word| detail.contains(word));
+    own.then(|| if looks_internal(detail) { "a function failed".to_owned() } else { detail.to_owned() })
 }
 
 /// What the engine cannot do, in its own words, if those are safe to repeat.
@@ -101,6 +123,7 @@ fn looks_internal(detail: &str) -> bool {
         || detail.contains("/")
         || detail.contains("127.0.0.1")
         || detail.contains("localhost")
+        || detail.split(':').skip(1).any(|after| after.starts_with(|c: char| c.is_ascii_digit()))
         || detail.len() > 500
 }
 
@@ -125,9 +148,22 @@ const OWN_FAULTS: &[(&str, Detail)] = &[
     ("ArithmeticOverflow", Detail::Fixed("arithmetic overflow")),
     ("Overflow happened", Detail::Fixed("arithmetic overflow")),
     ("Compute error: ", Detail::Follows("compute error")),
-    ("Resources exhausted", Detail::Fixed("the query needs more memory than an executor may use")),
-    ("ResourcesExhausted", Detail::Fixed("the query needs more memory than an executor may use")),
+    ("ComputeError(\"", Detail::Follows("compute error")),
+    ("InvalidArgumentError(\"", Detail::Follows("a value cannot be what it should")),
 ];
+
+/// The engine's words for what is full. The quota comes first: it is reached only by what does not fit into memory.
+const EXHAUSTED: &[(&str, &str)] = &[
+    ("The used disk space during the spilling process", "the query spills more to disk than an executor may fill"),
+    ("Resources exhausted", "the query needs more memory than an executor may use"),
+    ("ResourcesExhausted", "the query needs more memory than an executor may use"),
+];
+/// Words of execution errors that are not about a value.
+const OF_THE_ENGINE: &[&str] = &["panicked", "shuffle", "task", "stage", "channel", "stream", "executor", "Expects"];
+/// Ballista drops from a stage what the one before it knew of constants, and then finds its own plan wrong.
+const ONE_PARTITION: &str = "Expects PARTITION BY expression to be ordered";
+/// The engine's words for a table in a store that a scheduler or executor does not know.
+const NO_STORE: &str = "No suitable object store found";
 
 const TOO_DEEP: &str = "the statement nests too deeply for the cluster";
 /// The engine's words for an executor that is gone.
@@ -171,6 +207,15 @@ mod tests {
                 "cast error: Cannot cast string 'x' to value of Int64 type",
             ),
             ("Cast error: Cannot cast string '/var/lib/x' to value", "cast error"),
+            (
+                "runtime execution error: DataFusionError(Shared(External(ArrowError(ComputeError(\"no root of -1\")))))",
+                "compute error: no root of -1",
+            ),
+            (
+                "Task failed due to runtime execution error: DataFusionError(Shared(Execution(\"month 0 is none\")))\n",
+                "month 0 is none",
+            ),
+            ("a runtime execution error: Execution(\"cannot reach db.corp:5432\")", "a function failed"),
         ] {
             match of_job(text) {
                 BackendError::Query { about, .. } => assert_eq!(about, told),
@@ -180,11 +225,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_full_and_what_is_not_known_is_told_as_such() {
+        let memory = of_job("Resources exhausted: Failed to allocate 9 B for SortExec[0] at /var/lib");
+        assert!(matches!(memory, BackendError::Exhausted { about, .. } if about.contains("memory")));
+        let disk = of_job("Resources exhausted: The used disk space during the spilling process has exceeded 1 B");
+        assert!(matches!(disk, BackendError::Exhausted { about, .. } if about.contains("disk")));
+        let store = of_job("Internal error: No suitable object store found for s3://lake/. See `RuntimeEnv`");
+        assert!(matches!(store, BackendError::Unsupported { about, .. } if !about.contains("lake")));
+    }
+
+    #[test]
     fn a_lost_executor_is_unavailable_and_the_rest_is_not_told() {
         assert!(matches!(
             of_job("GrpcConnectionError(\"Error connecting to 10.0.0.1:50051\")"),
             BackendError::Unavailable(_)
         ));
         assert!(matches!(of_job("Io error: No such file /tmp/x"), BackendError::Failed(_)));
+        let panicked = "runtime execution error: DataFusionError(Execution(\"shuffle-write drain task panicked\"))";
+        assert!(matches!(of_job(panicked), BackendError::Failed(_)));
     }
 }

@@ -16,7 +16,8 @@ use crate::support::{on_runtime, reading};
 #[test]
 fn queries_of_tpch_over_a_part_of_lineitem_are_those_with_the_policy_written_out() {
     on_runtime(async {
-        let generated: Vec<RecordBatch> = LineItemArrow::new(LineItemGenerator::new(0.01, 1, 1)).map(Result::unwrap).collect();
+        let generated: Vec<RecordBatch> =
+            LineItemArrow::new(LineItemGenerator::new(0.01, 1, 1)).map(Result::unwrap).collect();
         let lineitem =
             table("shop", "public", "lineitem", &concat_batches(&generated[0].schema(), &generated).unwrap());
         let mut rules = grants();

@@ -11,11 +11,11 @@ use arrow_flight::sql::Command;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tonic::Status;
 
 use super::house::{House, PEOPLE, ROOT};
-use super::ways::{Answer, COMMANDS, KINDS, in_place, kinds, leads_to_tables, ways};
+use super::ways::{Answer, COMMANDS, KINDS, Way, in_place, kinds, leads_to_tables, ways};
 use crate::gate::compare;
 use crate::support::client::Client;
 use crate::support::on_runtime;
@@ -28,27 +28,17 @@ fn every_way_answers_everybody_as_the_table_says() {
         let asked: Vec<_> = ways()
             .into_iter()
             .flat_map(|way| {
-                let way = Arc::new(way);
-                let tables: &[&str] = if way.has_table() { &TABLES } else { &["-"] };
-                tables.iter().map(move |table| (Arc::clone(&way), *table)).collect::<Vec<_>>()
+                let tables: &'static [&'static str] = if way.has_table() { &TABLES } else { &["-"] };
+                tables.iter().map(|table| (way, *table)).collect::<Vec<_>>()
             })
             .collect();
-        let clients = &clients;
-        let answers: Vec<_> = futures::stream::iter(asked)
-            .map(|(way, table)| async move {
-                let mut told = Vec::new();
-                for (who, client) in clients {
-                    let client: Client = House::session_on(client).await;
-                    told.push((*who, outcome(way.go(&client, table).await)));
-                }
-                (way.name(), table, told)
-            })
-            .buffered(AT_A_TIME)
-            .collect()
-            .await;
+        // Boxed, because the compiler cannot see that futures of all lifetimes can be sent.
+        let asking: Vec<_> = asked.iter().map(|(way, table)| ask(way, table, &clients).boxed()).collect();
+        let answers: Vec<_> = futures::stream::iter(asking).buffered(AT_A_TIME).collect().await;
         let mut text = HEAD.to_owned();
         let mut last = String::new();
-        for (name, table, told) in answers {
+        for ((way, table), told) in asked.iter().zip(answers) {
+            let name = way.name();
             if name != last {
                 text += &format!("\n## {}\n", name.replace('\n', "\\n"));
                 last = name;
@@ -67,6 +57,16 @@ fn every_way_answers_everybody_as_the_table_says() {
         assert!(!ROOT.join("inbox/copied.csv").exists() && !ROOT.join("inbox/copied.parquet").exists());
         compare("access-matrix.txt", &text);
     });
+}
+
+/// What everybody is told, each in a session of its own.
+async fn ask(way: &Way, table: &str, clients: &[(&'static str, Client)]) -> Vec<(&'static str, String)> {
+    let mut told = Vec::new();
+    for (who, client) in clients {
+        let client = House::session_on(client).await;
+        told.push((*who, outcome(way.go(&client, table).await)));
+    }
+    told
 }
 
 /// One line of what a client is told.

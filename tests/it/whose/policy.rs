@@ -83,7 +83,8 @@ fn what_a_client_sets_changes_no_policy() {
         let house = House::open().await;
         let question = "SELECT count(*), min(card), sum(amount) FROM shop.public.orders";
         let answer = ["5|***|210"];
-        let fresh = House::session_on(&house.client("analyst")).await;
+        let analyst = house.client("analyst");
+        let fresh = House::session_on(&analyst).await;
         assert_eq!(fresh.text(question).await.unwrap(), answer);
         let mut accepted = 0;
         for set in [
@@ -108,13 +109,13 @@ fn what_a_client_sets_changes_no_policy() {
             "DROP FUNCTION has_role",
             "CREATE VIEW \"user_attribute\" AS SELECT 'US' AS region",
         ] {
-            let client = House::session_on(&fresh).await;
+            let client = House::session_on(&analyst).await;
             accepted += usize::from(client.rows(set).await.is_ok());
             assert_eq!(client.text(question).await.unwrap(), answer, "{set}");
         }
         assert!(accepted >= 7, "only {accepted} were accepted");
         for (name, value) in [("catalog", "shop"), ("schema", "zqcellar"), ("user", "owner"), ("roles", "owner")] {
-            let client = House::session_on(&fresh).await;
+            let client = House::session_on(&analyst).await;
             client.action("SetSessionOptions", session_option(name, value)).await.unwrap();
             assert_eq!(client.text(question).await.unwrap(), answer, "{name}");
         }

@@ -29,7 +29,6 @@ pub(crate) const TEXTS: &[&str] = &[
     "zqauditor",
     "zqpath",
     "zqview",
-    "user_attribute",
 ];
 
 /// Numbers of hidden rows.
@@ -64,15 +63,8 @@ pub(crate) fn found_in(tape: &Tape) -> Vec<String> {
 /// A text as it is, and as simple functions make it.
 pub(crate) fn guises(secret: &str) -> Vec<String> {
     let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let mut guises = vec![
-        secret.to_owned(),
-        secret.to_uppercase(),
-        secret.chars().rev().collect(),
-        hex.to_uppercase(),
-        hex,
-        // With what the policy of a column or the engine may have cut off.
-        secret[..secret.len() - 1].to_owned(),
-    ];
+    let mut guises =
+        vec![secret.to_owned(), secret.to_uppercase(), secret.chars().rev().collect(), hex.to_uppercase(), hex];
     // Wherever the text begins in what was encoded: the letters that depend on its neighbours are left out.
     for before in 0..3 {
         let encoded = STANDARD_NO_PAD.encode([&vec![0; before], secret.as_bytes()].concat());
