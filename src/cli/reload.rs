@@ -1,5 +1,5 @@
 //! Reading again what may change while the gate serves: certificates, CAs, CRLs, users, keys, deny lists, and of the
-//! configuration its grants and locations.
+//! configuration its grants, locations and tables.
 //!
 //! On `SIGHUP`, and when a file changes. All or nothing: everything is read and judged before any of it is used, and
 //! what was there before stays when something is wrong. Must not use what else the configuration says by then: that
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Grants, SharedGrants};
 use crate::audit::{Audit, Event, Origin, Reload, What};
+use crate::catalog::ConfiguredCatalogs;
 use crate::config::{Config, TlsFiles};
 use crate::schemes::Schemes;
 use crate::tls::TlsIdentity;
@@ -26,6 +27,7 @@ pub(super) struct Reloading {
     /// The configuration.
     pub(super) file: PathBuf,
     pub(super) grants: Arc<SharedGrants>,
+    pub(super) catalogs: Option<Arc<ConfiguredCatalogs>>,
     pub(super) schemes: Arc<Schemes>,
     pub(super) tls: Tls,
     pub(super) audit: Audit,
@@ -72,7 +74,7 @@ impl Reloading {
         let read = self.read_again();
         let outcome = match &read {
             Ok(()) => {
-                tracing::info!("certificates, users, keys, grants and locations were read again");
+                tracing::info!("certificates, users, keys, grants, locations and tables were read again");
                 Reload::Ok
             }
             Err(problem) => {
@@ -102,6 +104,9 @@ impl Reloading {
             tracing::warn!("{note}");
         }
         self.grants.replace(grants);
+        if let Some(catalogs) = &self.catalogs {
+            catalogs.replace(&config.tables);
+        }
         Ok(())
     }
 

@@ -135,7 +135,8 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
     .await;
     match started {
         Ok(gate) => {
-            let reloading = Reloading { file: file.to_owned(), grants, schemes, tls, audit, clock };
+            let catalogs = gate.configured().cloned();
+            let reloading = Reloading { file: file.to_owned(), grants, catalogs, schemes, tls, audit, clock };
             Ok(Started { gate, cluster, reloading, notes: found })
         }
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Grants and locations are read again while sessions are open, and the next statement is judged by them.
+//! Grants, locations and tables are read again while sessions are open, and the next statement is judged by them.
 //!
 //! What rules mean together is in `src/access/grants/tests.rs`; must not repeat it.
 
@@ -58,6 +58,16 @@ fn a_grant_that_is_taken_away_takes_the_table_from_open_sessions_with_the_next_s
     assert_eq!(ask(SELECT), rows(&["2"]), "given back, a part of it");
     assert_eq!(ask(LISTED), rows(&["nation"]));
 
+    // A table that is new is there, under a grant that is; one that is gone is not.
+    write(&format!("{NEW_TABLE}{GRANT}{}", GRANT.replace("c.s.nation", "c.s.later")));
+    reload(RELOADED);
+    assert_eq!(ask("SELECT count(*) FROM c.s.later"), rows(&["2"]));
+    assert_eq!(ask(LISTED), rows(&["later", "nation"]));
+    write(&format!("{GRANT}{}", GRANT.replace("c.s.nation", "c.s.later")));
+    reload(RELOADED);
+    assert!(ask("SELECT count(*) FROM c.s.later").unwrap_err().contains("not found"));
+    assert_eq!(ask(SELECT), rows(&["1", "2"]));
+
     // Locations come and go in the same way.
     let folder = place.0.display();
     let external = format!("CREATE EXTERNAL TABLE own STORED AS CSV LOCATION '{folder}/nation.csv'");
@@ -88,7 +98,8 @@ keys = "keys.toml"
 location = "nation.csv"
 format = "csv"
 "#;
+const NEW_TABLE: &str = "[catalog.c.s.later]\nlocation = \"nation.csv\"\nformat = \"csv\"\n";
 const GRANT: &str = "[[grant]]\nto = \"user:etl\"\non = \"c.s.nation\"\nallow = [\"select\"]\n";
 const SELECT: &str = "SELECT n FROM c.s.nation ORDER BY n";
-const LISTED: &str = "SELECT table_name FROM information_schema.tables WHERE table_schema = 's'";
+const LISTED: &str = "SELECT table_name FROM information_schema.tables WHERE table_schema = 's' ORDER BY 1";
 const RELOADED: &str = "were read again";

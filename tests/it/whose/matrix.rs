@@ -81,18 +81,14 @@ fn outcome(answer: Result<Answer, Status>) -> String {
         }
     };
     let text = text.replace(&ROOT.display().to_string(), "{root}").replace('\n', "\\n");
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    if text.chars().nth(LONGEST).is_some() { text.chars().take(LONGEST).chain(['…']).collect() } else { text }
 }
 
 fn columns(schema: &Schema) -> String {
     let one = |field: &Field| {
-        let kind = match field.data_type() {
-            DataType::Utf8 | DataType::Utf8View => "text".to_owned(),
-            kind => kind.to_string(),
-        };
+        let kind = field.data_type();
+        let text = [DataType::Utf8, DataType::Utf8View].contains(kind);
+        let kind = if text { "text".to_owned() } else { kind.to_string() };
         format!("{} {kind}{}", field.name(), if field.is_nullable() { "" } else { " not null" })
     };
     schema.fields().iter().map(|field| one(field)).collect::<Vec<_>>().join(", ")

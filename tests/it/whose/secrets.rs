@@ -70,7 +70,7 @@ pub(crate) fn guises(secret: &str) -> Vec<String> {
         let encoded = STANDARD_NO_PAD.encode([&vec![0; before], secret.as_bytes()].concat());
         let from = if before == 0 { 0 } else { before + 1 };
         let whole = (before + secret.len()) * 8 / 6;
-        guises.push(encoded[from..whole].to_owned());
+        guises.push(encoded.chars().take(whole).skip(from).collect());
     }
     guises
 }
