@@ -36,6 +36,7 @@ pub mod flight;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod gate;
+mod growth;
 pub mod limits;
 pub mod listen;
 pub mod local;

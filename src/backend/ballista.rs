@@ -51,6 +51,7 @@ use crate::backend::{
     BackendError, BackendSession, JobId, JobResult, JobStatus, PartStream, QueryBackend, ResultPart, StatusStream,
     Submission,
 };
+use crate::growth;
 
 /// A Ballista cluster behind the gate.
 #[derive(Clone)]
@@ -204,7 +205,7 @@ where
             .with_config(config)
             .with_default_features()
             .with_optimizer_rules(ballista_default_optimizer_rules())
-            .with_scalar_functions(ballista_scalar_functions())
+            .with_scalar_functions([ballista_scalar_functions(), growth::bounded()].concat())
             .with_aggregate_functions(ballista_aggregate_functions())
             .with_window_functions(ballista_window_functions())
     }

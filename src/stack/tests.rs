@@ -309,3 +309,32 @@ async fn over_the_wire_a_long_token_passes_and_the_handler_sees_the_peer() {
     shutdown.cancel();
     serving.await.unwrap().unwrap();
 }
+
+/// H18: a client that answers pings may stay for a while and is asked to come again.
+#[tokio::test]
+async fn a_connection_of_great_age_is_asked_to_end() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let (addr, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let incoming = listener.into_incoming(Transport::DangerPlaintext, listen_limits(), shutdown.clone());
+    let limits = StackLimits { connection_age: Duration::from_millis(200), ..StackLimits::default() };
+    let serving = tokio::spawn(server(&limits).serve_with_incoming_shutdown(
+        stack(&limits, Flight::default()),
+        incoming,
+        shutdown.clone().cancelled_owned(),
+    ));
+
+    let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let opening = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, &[])].concat();
+    socket.write_all(&opening).await.unwrap();
+    let mut answer = Vec::new();
+    let asked = tokio::time::timeout(Duration::from_secs(10), async {
+        while !frames(&answer).iter().any(|(kind, goaway)| *kind == 7 && goaway.get(4..8) == Some(&[0, 0, 0, 0])) {
+            assert_ne!(socket.read_buf(&mut answer).await.unwrap(), 0, "closed without a word: {answer:?}");
+        }
+    });
+    asked.await.unwrap();
+
+    drop(socket);
+    shutdown.cancel();
+    serving.await.unwrap().unwrap();
+}

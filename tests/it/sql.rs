@@ -493,3 +493,56 @@ fn functions_that_tell_the_servers_files_do_not_exist() {
         }
     });
 }
+
+/// Q20, Q28: what makes much of little takes the memory of whoever computes it, which may be the gate.
+#[test]
+fn a_function_that_makes_too_much_is_refused_and_others_go_on() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let (client, other) = (gate.client(&Login::key("alice")), gate.client(&Login::key("bob")));
+        assert_eq!(client.text("SELECT length(repeat(n_name, 2)) FROM nation LIMIT 1").await.unwrap().len(), 1);
+        for sql in [
+            "SELECT repeat('a', 2000000000)",
+            "SELECT length(repeat(n_name, 100000000)) FROM nation",
+            "SELECT lpad(n_name, 2000000000, n_name) FROM nation",
+            "SELECT array_repeat(n_name, 100000000 + n_nationkey) FROM nation",
+            "SELECT range(n_nationkey, 9223372036854775807) FROM nation",
+            "SELECT generate_series(TIMESTAMP '0001-01-01', TIMESTAMP '2026-01-01', INTERVAL '1 second')",
+        ] {
+            let refused = client.rows(sql).await.map(|rows| rows.len()).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{sql}: {refused}");
+            assert!(refused.message().contains("would make more than 64 MiB"), "{sql}: {refused}");
+            assert_eq!(other.text("SELECT count(*) FROM nation").await.unwrap(), ["25"]);
+        }
+        // A table function makes its rows as they are read.
+        let first = client.text("SELECT * FROM generate_series(1, 9000000000000000000) LIMIT 2").await.unwrap();
+        assert_eq!(first, ["1", "2"]);
+    });
+}
+
+/// Q27: letters that look like others are letters, and what is no letter is no space.
+#[test]
+fn odd_characters_are_what_they_are() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let client = gate.client(&Login::key("alice"));
+        assert_eq!(client.text("SELECT 'é' || '\u{2028}' AS a").await.unwrap(), ["é\u{2028}"]);
+        for sql in [
+            "\u{feff}SELECT 1",
+            "SEL\u{200b}ECT 1",
+            "S\u{0415}LECT 1",
+            "SELECT\u{200b}1 FROM nation",
+            "SELECT * FROM nati\u{043e}n",
+            "SELECT '",
+            "SELECT 1 /* ",
+            "",
+            " ",
+            ";",
+            "-- nothing",
+        ] {
+            let refused = client.info(sql).await;
+            assert_eq!(code(&refused), Code::InvalidArgument, "{sql:?}: {refused:?}");
+        }
+        assert_eq!(client.text("SELECT 1").await.unwrap(), ["1"]);
+    });
+}

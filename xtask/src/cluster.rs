@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -133,13 +134,19 @@ impl Drop for Node {
     }
 }
 
-/// A port that was free a moment ago: stock nodes take no other.
+/// A port that was free a moment ago: stock nodes take no other. None of those that the system gives to connections,
+/// or one of these may have it by the time the node wants it.
 fn free_port() -> Result<u16, Trouble> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| Trouble::new(format!("no port is free: {error}")))
+    static NEXT: AtomicU16 = AtomicU16::new(FIRST_PORT);
+    let tried = || NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |port| port.checked_add(1)).ok();
+    std::iter::from_fn(tried)
+        .take_while(|port| *port < LAST_PORT)
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .ok_or_else(|| Trouble::new("no port is free".to_owned()))
 }
+
+const FIRST_PORT: u16 = 9_000;
+const LAST_PORT: u16 = 11_000;
 
 const START: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -23,7 +23,8 @@ use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
 use ballista_scheduler::scheduler_server::{JobIdGenerator, SchedulerServer, SessionBuilder};
-use datafusion::execution::SessionStateBuilder;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{FunctionRegistry as _, SessionState, SessionStateBuilder};
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -35,6 +36,7 @@ use tonic::transport::server::TcpIncoming;
 use self::executor::RunningExecutor;
 use super::executors::Route;
 use super::{BallistaBackend, ExecutorAllowList, Following, ShuffleCompression, job_ids};
+use crate::growth;
 use crate::stores::Stores;
 
 /// How large the embedded cluster is and where it works.
@@ -255,10 +257,18 @@ async fn start_scheduler(
 fn session_builder(stores: &Arc<Stores>) -> SessionBuilder {
     let stores = Arc::clone(stores);
     Arc::new(move |config| {
-        let state = default_session_builder(config)?;
+        let state = with_growth_bounded(default_session_builder(config)?)?;
         let runtime = stores.within(state.runtime_env())?;
         Ok(SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime).build())
     })
+}
+
+/// Scheduler and executors are in this process: its memory is theirs.
+fn with_growth_bounded(mut state: SessionState) -> Result<SessionState, DataFusionError> {
+    for function in growth::bounded() {
+        state.register_udf(function)?;
+    }
+    Ok(state)
 }
 
 /// Names jobs and tells the submitting task.

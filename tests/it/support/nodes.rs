@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Seen, directory, until};
@@ -105,7 +105,18 @@ async fn listening(port: u16) {
     .await;
 }
 
-/// A port that was free a moment ago: stock nodes take no other.
+/// A port that was free a moment ago: stock nodes take no other. None of those that the system gives to connections,
+/// or one of these may have it by the time the node wants it.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
+    loop {
+        let port = FIRST_PORT + (first + TRIED.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
+
+const FIRST_PORT: u16 = 11_000;
+const PORTS: u16 = 20_000;

@@ -205,6 +205,7 @@ fn runtime(config: &EmbeddedConfig, storage: &Storage, work_dir: &str) -> Result
 /// Every function that the gate plans with; Ballista's own default lacks those on nested types.
 fn functions() -> Result<BallistaFunctionRegistry, EmbeddedError> {
     let state = default_session_builder(default_config_producer())
+        .and_then(super::with_growth_bounded)
         .map_err(|error| EmbeddedError::Ballista(error.strip_backtrace()))?;
     Ok(BallistaFunctionRegistry::from(&state))
 }
