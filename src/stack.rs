@@ -61,8 +61,8 @@ pub fn server(limits: &StackLimits) -> Server {
         // A client that vanished is noticed within a minute, and its queries are cancelled.
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        // A connection is told to end after a while, and its running streams may: nobody sits on a place for ever. (With a
-        // grace as well, tonic would cut it off and never say so.)
+        // A connection is told to end after a while, and its running streams may: nobody sits on a place for ever.
+        // (With a grace as well, tonic would cut it off and never say so.)
         .max_connection_age(limits.connection_age)
         // Uploads in bulk need room on the way; adaptive windows would grow without asking the memory.
         .http2_adaptive_window(Some(false))

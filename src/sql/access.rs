@@ -104,9 +104,8 @@ pub(super) fn authorize(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalP
 fn authorize_ddl(ddl: DdlStatement, asker: &Asker<'_>) -> Result<DdlStatement, Failure> {
     match ddl {
         DdlStatement::CreateView(mut view) => {
-            if view.temporary {
-                return Err(Failure::unimplemented("CREATE TEMPORARY VIEW"));
-            }
+            // All views go with their session.
+            view.temporary = false;
             view.input = Arc::new(query(Arc::unwrap_or_clone(view.input), asker)?);
             Ok(DdlStatement::CreateView(view))
         }

@@ -1,8 +1,8 @@
 //! Rows and columns: what the policy lets a principal see of a table, as a part of the plan.
 //!
 //! [`enforce`] puts in the place of every [`Guarded`] scan the real table behind the policy's filter and masks. A query
-//! over that errs exactly when it errs on a copy of the table with nothing else in it: unless all of its expressions are
-//! leak-proof, a barrier keeps them from being computed on rows that are filtered out. Must not decide whether a
+//! over that errs exactly when it errs on a copy of the table with nothing else in it: unless all of its expressions
+//! are leak-proof, a barrier keeps them from being computed on rows that are filtered out. Must not decide whether a
 //! table may be read at all; that is `access.rs`.
 
 #[cfg(test)]
@@ -82,8 +82,8 @@ fn access_to(scan: &GuardedScan, asker: &Asker<'_>) -> Access {
 
 /// Whether expressions of the statement must be kept above the policy's filter.
 ///
-/// The barrier is an UNNEST of one element, with every column a CASE over that element: neither the logical optimizer nor
-/// the physical one moves a filter, a projection or a join condition below it. (A volatile column does not do: the
+/// The barrier is an UNNEST of one element, with every column a CASE over that element: neither the logical optimizer
+/// nor the physical one moves a filter, a projection or a join condition below it. (A volatile column does not do: the
 /// physical optimizer's `FilterExec` takes volatile conditions from above into its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Barrier {

@@ -21,7 +21,8 @@ pub(crate) fn test(places: &Places, report: &mut Report) {
     test_cedar(places, report);
 }
 
-/// The same for the example that is a workspace of its own. Its target folder is named, or it would be inside the example.
+/// The same for the example that is a workspace of its own. Its target folder is named, or it would be inside the
+/// example.
 fn test_cedar(places: &Places, report: &mut Report) {
     let cargo = |words: &[&str]| {
         let mut command = cargo(places);

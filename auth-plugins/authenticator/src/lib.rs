@@ -1,7 +1,8 @@
 //! The contracts between the Portcullis gate and what decides for it: authentication schemes and a policy.
 //!
 //! A scheme implements [`Authenticator`]: it looks at an [`Attempt`] and answers with a [`Verdict`]. The gate asks
-//! the schemes of its chain in order, and the first answer that is not [`Verdict::Abstain`] is final. A policy implements
+//! the schemes of its chain in order, and the first answer that is not [`Verdict::Abstain`] is final. A policy
+//! implements
 //! [`Authorizer`].
 //!
 //! | module | holds |

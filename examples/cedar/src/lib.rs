@@ -1,13 +1,13 @@
 //! Cedar policies as the authorizer of a gate: an example of an embedder's own policy engine.
 //!
-//! A principal is a `User` whose parents are its roles and whose tags are its attributes; a table has its schema and its
-//! catalog as parents; `gate.cedarschema` has the names. Cedar answers yes or no, so what is between comes as annotations
-//! of policies that permit to select: `@rows("…")` is an SQL predicate over the rows that it is about, `@mask_email("…")`
-//! an SQL expression in place of the column `email`. Several such policies add up: a row is seen if one of them shows it,
-//! a column is masked if all of them mask it. A `forbid` takes the action as a whole.
+//! A principal is a `User` whose parents are its roles and whose tags are its attributes; a table has its schema and
+//! its catalog as parents; `gate.cedarschema` has the names. Cedar answers yes or no, so what is between comes as
+//! annotations of policies that permit to select: `@rows("…")` is an SQL predicate over the rows that it is about,
+//! `@mask_email("…")` an SQL expression in place of the column `email`. Several such policies add up: a row is seen if
+//! one of them shows it, a column is masked if all of them mask it. A `forbid` takes the action as a whole.
 //!
-//! Starts from *no*: policies that are not sound are refused as a whole when they are loaded, and an answer that cannot be
-//! had is nothing at all. Must not read a file or ask a service; whoever reloads policies makes a new one.
+//! Starts from *no*: policies that are not sound are refused as a whole when they are loaded, and an answer that cannot
+//! be had is nothing at all. Must not read a file or ask a service; whoever reloads policies makes a new one.
 //!
 //! ```
 //! use portcullis_example_cedar::CedarAuthorizer;
@@ -53,8 +53,8 @@ impl CedarAuthorizer {
     ///
     /// # Errors
     ///
-    /// If they do not parse, do not pass the validator without a warning, or have templates or annotations that would do
-    /// nothing: a misspelt `@rows` must not show all rows.
+    /// If they do not parse, do not pass the validator without a warning, or have templates or annotations that would
+    /// do nothing: a misspelt `@rows` must not show all rows.
     pub fn new(policies: &str) -> Result<Self, Undecided> {
         let (schema, _) = Schema::from_cedarschema_str(SCHEMA).map_err(because)?;
         let policies: PolicySet = policies.parse().map_err(because)?;

@@ -208,7 +208,7 @@ mod tests {
             ),
             ("Cast error: Cannot cast string '/var/lib/x' to value", "cast error"),
             (
-                "runtime execution error: DataFusionError(Shared(External(ArrowError(ComputeError(\"no root of -1\")))))",
+                "runtime execution error: Shared(External(ArrowError(ComputeError(\"no root of -1\"))))",
                 "compute error: no root of -1",
             ),
             (

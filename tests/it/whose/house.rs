@@ -215,8 +215,8 @@ pub(crate) fn tables() -> Vec<Table> {
 #[derive(Clone, Copy)]
 struct Row(i64, Option<i64>, &'static str, i64, &'static str, &'static str);
 
-/// What every expression over the rows of the EU can do, it cannot do over the others: divide by `id - 2`, make a number
-/// of `note`, fit `amount` into few bits.
+/// What every expression over the rows of the EU can do, it cannot do over the others: divide by `id - 2`, make a
+/// number of `note`, fit `amount` into few bits.
 const ROWS_OF_ORDERS: [Row; 9] = [
     Row(1, Some(7), "EU", 10, "zqcardone", "1"),
     Row(2, Some(0), "US", 918_273_645, "zqcardtwo", "zqrowtwo"),

@@ -1,5 +1,5 @@
-//! A corpus of hostile statements, and generated ones, by somebody who sees a part: no byte that comes back has a secret
-//! in it, and every answer, errors included, is the one over a copy of that part.
+//! A corpus of hostile statements, and generated ones, by somebody who sees a part: no byte that comes back has a
+//! secret in it, and every answer, errors included, is the one over a copy of that part.
 
 use bytes::Bytes;
 use futures::StreamExt;

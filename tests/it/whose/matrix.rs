@@ -1,7 +1,7 @@
 //! What every way to a table or a file answers to an analyst, a writer, an owner and a stranger, as a table.
 //!
-//! The table is checked in, and written anew as that of `tests/it/matrix.rs` is. A kind of plan or a command that is not in
-//! it fails the last test.
+//! The table is checked in, and written anew as that of `tests/it/matrix.rs` is. A kind of plan or a command that is
+//! not in it fails the last test.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -532,8 +532,8 @@ pub(crate) const COMMANDS: &[&str] = &[
     "CommandStatementUpdate",
 ];
 
-/// The kinds of a plan's nodes: one that the engine learns does not compile before it has a name here, and then fails the
-/// test until a statement makes one.
+/// The kinds of a plan's nodes: one that the engine learns does not compile before it has a name here, and then fails
+/// the test until a statement makes one.
 pub(crate) fn kinds(plan: &LogicalPlan, found: &mut BTreeSet<String>) {
     let kind = match plan {
         LogicalPlan::Projection(_) => "Projection",
