@@ -19,6 +19,8 @@ mod text;
 
 mod input;
 
+#[path = "sql/callable.rs"]
+mod callable;
 #[expect(dead_code, unreachable_pub, reason = "a second copy, of which only a part is attacked")]
 #[path = "sql/caps.rs"]
 mod caps;

@@ -11,7 +11,6 @@ use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
-use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};

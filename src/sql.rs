@@ -4,6 +4,7 @@
 //! `Status` or an address, and runs nothing itself.
 
 pub mod access;
+mod callable;
 mod caps;
 mod expansion;
 pub(crate) mod failure;
@@ -28,8 +29,8 @@ use futures::executor::block_on;
 use portcullis_auth::{Authorizer, Principal};
 
 use self::access::Asker;
+use self::callable::callable;
 pub use self::caps::SqlCaps;
-use self::identity::callable;
 use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
 use crate::slots::{Full, Room, Slots};

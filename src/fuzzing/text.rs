@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
+use super::callable::callable;
 use super::caps::SqlCaps;
 use super::input::Input;
 use super::pattern::Pattern;
@@ -14,6 +15,7 @@ use super::proxy;
 use crate::status::Class;
 
 /// SQL under narrow and wide caps: the wide ones take whatever the narrow ones take, and a cap that is kept is kept.
+/// Nothing but the brackets of a call is blanked.
 pub fn sql_caps(data: &[u8]) {
     let sql = String::from_utf8_lossy(data);
     let narrow = SqlCaps { bytes: 1000, depth: 6, chain: 12 };
@@ -26,6 +28,10 @@ pub fn sql_caps(data: &[u8]) {
             Err(failure) => assert_eq!(failure.class(), Class::InvalidArgument),
         }
     }
+    let read = callable(&sql);
+    assert_eq!(read.len(), sql.len());
+    let blanked = |(before, after)| b"()".contains(&before) && after == b' ';
+    assert!(sql.bytes().zip(read.bytes()).all(|(before, after)| before == after || blanked((before, after))));
 }
 
 /// A pattern and a name, compared with a matcher that is slow and plain.

@@ -3,7 +3,6 @@
 //! For the predicates of grants and for everybody's own statements. They are values before a plan leaves the gate, so
 //! that no executor needs to know them. Must not tell anything of anybody else.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -13,9 +12,6 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use portcullis_auth::Principal;
 
 /// The functions, for sessions of `principal`.
@@ -31,40 +27,6 @@ pub(crate) fn functions(principal: &Principal) -> Vec<Arc<ScalarUDF>> {
     ]
     .map(|fact| Arc::new(ScalarUDF::from(fact)))
     .to_vec()
-}
-
-/// The parser takes `current_user` for a whole call and stumbles over its brackets: they become spaces, so that what it
-/// says of other places stays right.
-pub(super) fn callable(sql: &str) -> Cow<'_, str> {
-    let called = sql.as_bytes().windows(CURRENT_USER.len()).any(|at| at.eq_ignore_ascii_case(CURRENT_USER.as_bytes()));
-    let tokens = if called { Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok() } else { None };
-    let Some(tokens) = tokens else { return Cow::Borrowed(sql) };
-    let mut text = sql.as_bytes().to_vec();
-    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    for three in tokens.windows(3) {
-        if let [word, open, close] = three
-            && matches!(&word.token, Token::Word(word) if word.keyword == Keyword::CURRENT_USER)
-            && (&open.token, &close.token) == (&Token::LParen, &Token::RParen)
-        {
-            for bracket in [open, close] {
-                if let Some(byte) = offset(sql, bracket.span.start).and_then(|offset| text.get_mut(offset)) {
-                    *byte = b' ';
-                }
-            }
-        }
-    }
-    String::from_utf8(text).map_or(Cow::Borrowed(sql), Cow::Owned)
-}
-
-/// The byte at a place that the tokenizer tells in lines and characters, from 1.
-fn offset(sql: &str, place: Location) -> Option<usize> {
-    let (line, column) = (usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?);
-    let start = match line.checked_sub(2) {
-        None => 0,
-        Some(breaks) => sql.match_indices('\n').nth(breaks)?.0.checked_add(1)?,
-    };
-    let within = sql.get(start..)?.char_indices().nth(column.checked_sub(1)?)?.0;
-    start.checked_add(within)
 }
 
 fn of_text() -> Signature {
@@ -143,23 +105,3 @@ const HAS_ROLE: &str = "has_role";
 const USER_ATTRIBUTE: &str = "user_attribute";
 /// All of them.
 pub(super) const NAMES: &[&str] = &[CURRENT_USER, HAS_ROLE, USER_ATTRIBUTE];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brackets_behind_the_current_user_are_blank_and_nothing_else_is() {
-        for (sql, expected) in [
-            ("SELECT current_user()", "SELECT current_user  "),
-            ("SELECT 'é',\n  Current_User /* x */ ( ), now()", "SELECT 'é',\n  Current_User /* x */    , now()"),
-            ("SELECT current_user() = a, current_user()", "SELECT current_user   = a, current_user  "),
-            ("SELECT current_user(1)", "SELECT current_user(1)"),
-            ("SELECT 'current_user()', \"current_user\"()", "SELECT 'current_user()', \"current_user\"()"),
-            ("SELECT current_user('", "SELECT current_user('"),
-            ("SELECT x()", "SELECT x()"),
-        ] {
-            assert_eq!(callable(sql), expected);
-        }
-    }
-}

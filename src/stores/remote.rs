@@ -37,9 +37,9 @@ fn note(store: &str, stores: &[ObjectStore], tables: &str) -> String {
         ),
         Service::Web => match known.ca {
             ExtraCa::No => format!("{tables}: a stock scheduler and its executors must reach `{name}`"),
-            ExtraCa::Pem(_) => format!(
-                "{tables}: a stock scheduler and its executors must reach `{name}` and trust its CA"
-            ),
+            ExtraCa::Pem(_) => {
+                format!("{tables}: a stock scheduler and its executors must reach `{name}` and trust its CA")
+            }
         },
     }
 }
