@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -41,6 +42,8 @@ pub(super) struct Record {
     pub(super) schema: SchemaRef,
     pub(super) answer: Answer,
     ends: Mutex<Instant>,
+    /// To its end, at least once.
+    read: AtomicBool,
 }
 
 /// Whose result is kept, and what is on record about it.
@@ -90,10 +93,15 @@ impl Queries {
         answer: Answer,
     ) -> Result<(), Failure> {
         let ends = Mutex::new(after(self.ticket_lifetime));
-        let record = Arc::new(Record { owner, session, account: Arc::new(account), schema, answer, ends });
+        let read = AtomicBool::new(false);
+        let record = Arc::new(Record { owner, session, account: Arc::new(account), schema, answer, ends, read });
         let mut records = self.records.lock();
         let own = records.values().filter(|other| other.owner == record.owner).count();
-        if own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL {
+        let full = own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL;
+        // What was read is kept for another try, as long as there is room.
+        let of = |other: &Record| own < MAX_PER_PRINCIPAL || other.owner == record.owner;
+        let gone = if full { take_one_that_was_read(&mut records, of) } else { None };
+        if full && gone.is_none() {
             drop(records);
             self.clean(&record);
             return Err(Failure::new(
@@ -103,6 +111,10 @@ impl Queries {
             .retry_after(SHORTENED));
         }
         records.insert(id, record);
+        drop(records);
+        if let Some(gone) = gone {
+            self.clean(&gone);
+        }
         Ok(())
     }
 
@@ -155,9 +167,21 @@ impl Queries {
 impl Record {
     /// After a complete read the result is kept only for another try.
     pub(super) fn was_read(&self) {
+        self.read.store(true, Ordering::Release);
         let mut ends = self.ends.lock();
         *ends = (*ends).min(after(SHORTENED));
     }
+}
+
+/// The one that would end first of those that nobody reads again at the moment.
+fn take_one_that_was_read(
+    records: &mut HashMap<QueryId, Arc<Record>>,
+    of: impl Fn(&Record) -> bool,
+) -> Option<Arc<Record>> {
+    let done = |record: &Arc<Record>| record.read.load(Ordering::Acquire) && Arc::strong_count(record) == 1;
+    let all = records.iter().filter(|(_, record)| done(record) && of(record));
+    let id = all.min_by_key(|(_, record)| *record.ends.lock()).map(|(id, _)| *id)?;
+    records.remove(&id)
 }
 
 fn after(time: Duration) -> Instant {

@@ -8,7 +8,7 @@ use arrow_flight::sql::{
 };
 use arrow_flight::{Action, Criteria, FlightData, FlightDescriptor, HandshakeRequest, Ticket};
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -316,3 +316,30 @@ fn every_bit_and_length(good: &[u8]) -> Vec<Vec<u8>> {
 }
 
 const ROUNDS: usize = 250;
+
+#[test]
+fn who_reads_what_it_asks_for_may_ask_for_ever_and_who_does_not_is_stopped() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let client = gate.client(&Login::key("alice"));
+        let at_once = |count: usize| futures::stream::iter(0..count).map(|_| client.clone());
+        let read = at_once(RESULTS + 200).map(|client| async move { client.text("SELECT 1").await });
+        let read: Vec<_> = read.buffer_unordered(16).collect().await;
+        assert!(read.iter().all(|answer| *answer.as_ref().unwrap() == ["1"]), "more than are kept, all of them read");
+
+        let asked = at_once(RESULTS + 1).map(|client| async move { client.ticket("SELECT 1").await });
+        let asked: Vec<_> = asked.buffer_unordered(16).collect().await;
+        let refused: Vec<_> = asked.iter().filter_map(|ticket| ticket.as_ref().err()).collect();
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert_eq!(refused[0].code(), Code::ResourceExhausted);
+        assert_eq!(gate.client(&Login::key("bob")).text("SELECT 1").await.unwrap(), ["1"], "another identity");
+
+        // What is read then makes room.
+        let one = asked.into_iter().find_map(Result::ok).unwrap();
+        client.read(one).await.unwrap();
+        assert_eq!(client.text("SELECT 1").await.unwrap(), ["1"]);
+    });
+}
+
+/// That a gate keeps for one identity.
+const RESULTS: usize = 4096;
