@@ -461,7 +461,7 @@ fn a_stream_ends_with_its_credential() {
         let schemes = Shipped::new();
         let gate = Gate::start(schemes.settings().await).await;
         let client = gate.client(&schemes.token("alice", portcullis_auth::Clock::now(&*gate.clock)));
-        let ticket = client.ticket("SELECT repeat(o_comment, 200) FROM orders").await.unwrap();
+        let ticket = client.ticket("SELECT repeat(o_comment, 100), repeat(o_clerk, 300) FROM orders").await.unwrap();
         assert!(client.messages(ticket.clone()).await.unwrap().len() > 10);
         let mut stream = client.flight().do_get(ticket).await.unwrap().into_inner();
         assert!(stream.message().await.unwrap().is_some());
