@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     DataType, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
+use arrow::util::display::FormatOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -19,7 +20,7 @@ use datafusion::logical_expr::{
 };
 
 /// What one call, on one batch of rows, may make, in bytes.
-pub(crate) const MOST: u64 = 64 * 1024 * 1024;
+const MOST: u64 = 64 * 1024 * 1024;
 
 /// The functions that grow, each under its own name and with its aliases, to be registered after the engine's.
 pub(crate) fn bounded() -> Vec<Arc<ScalarUDF>> {
@@ -36,6 +37,8 @@ pub(crate) fn bounded() -> Vec<Arc<ScalarUDF>> {
 enum Growth {
     /// As many values as the second argument says; the argument at this place is one of them.
     Counted { value: usize },
+    /// As many characters as the second argument says, filled up with those of the third.
+    Padded,
     /// A number for each step from the first argument to the second, by the third.
     Series,
 }
@@ -44,10 +47,10 @@ const GROWING: &[(&str, Growth)] = &[
     ("array_repeat", Growth::Counted { value: 0 }),
     ("array_resize", Growth::Counted { value: 2 }),
     ("generate_series", Growth::Series),
-    ("lpad", Growth::Counted { value: 2 }),
+    ("lpad", Growth::Padded),
     ("range", Growth::Series),
     ("repeat", Growth::Counted { value: 0 }),
-    ("rpad", Growth::Counted { value: 2 }),
+    ("rpad", Growth::Padded),
 ];
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -66,11 +69,12 @@ impl Bounded {
         let constant = arguments.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { rows };
         let counts = match self.growth {
-            Growth::Counted { .. } => whole(arguments.get(1), rows)?,
+            Growth::Counted { .. } | Growth::Padded => whole(arguments.get(1), rows)?,
             Growth::Series => steps(arguments, rows)?,
         };
         let sizes = match self.growth {
             Growth::Counted { value } => sizes(arguments.get(value), rows)?,
+            Growth::Padded => Sizes::Same(widest(arguments.get(2))?),
             Growth::Series => Sizes::Same(NUMBER),
         };
         let made = counts.iter().enumerate().map(|(row, count)| {
@@ -99,10 +103,25 @@ impl Sizes {
 /// What a number takes, and no value takes less in a list.
 const NUMBER: u64 = 8;
 
+/// A number that does not fit is an error: NULL would pass for nothing.
+const EXACT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
+
 fn whole(argument: Option<&ColumnarValue>, rows: usize) -> Result<Vec<Option<i64>>> {
     let Some(argument) = argument else { return Ok(Vec::new()) };
-    let array = cast(&argument.to_array(rows)?, &DataType::Int64)?;
+    let array = cast_with_options(&argument.to_array(rows)?, &DataType::Int64, &EXACT)?;
     Ok(array.as_primitive::<Int64Type>().iter().collect())
+}
+
+/// Bytes of the widest letter that `argument` may have.
+fn widest(argument: Option<&ColumnarValue>) -> Result<u64> {
+    let ascii = match argument {
+        None => true,
+        Some(ColumnarValue::Scalar(value)) => value.try_as_str().flatten().is_some_and(str::is_ascii),
+        Some(ColumnarValue::Array(array)) => {
+            cast(array, &DataType::LargeUtf8)?.as_string::<i64>().iter().flatten().all(str::is_ascii)
+        }
+    };
+    Ok(if ascii { 1 } else { 4 })
 }
 
 fn sizes(argument: Option<&ColumnarValue>, rows: usize) -> Result<Sizes> {
@@ -156,9 +175,8 @@ fn pairs(starts: Vec<Option<i64>>, ends: Vec<Option<i64>>) -> Vec<Option<(i64, i
 
 /// In microseconds: all dates that there are fit.
 fn instants(argument: &ColumnarValue, rows: usize) -> Result<Vec<Option<i64>>> {
-    let array = cast(&argument.to_array(rows)?, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
-    let array = cast(&array, &DataType::Int64)?;
-    Ok(array.as_primitive::<Int64Type>().iter().collect())
+    let kind = DataType::Timestamp(TimeUnit::Microsecond, None);
+    whole(Some(&ColumnarValue::Array(cast_with_options(&argument.to_array(rows)?, &kind, &EXACT)?)), rows)
 }
 
 /// In microseconds, of the shortest months and never less than one.
@@ -260,6 +278,7 @@ mod tests {
             "SELECT generate_series(DATE '2020-01-01', DATE '2020-03-01', INTERVAL '1 month')",
             "SELECT range(TIMESTAMP '2020-01-01', TIMESTAMP '2020-01-02', INTERVAL '6 hours')",
             "SELECT repeat('x', 1000000), length(repeat('x', 60000000))",
+            "SELECT max(length(lpad('a', 4000 + value, 'filling'))) FROM generate_series(1, 8000) t(value)",
         ] {
             let rows = plain.sql(sql).await.unwrap().collect().await.unwrap();
             assert_eq!(context().sql(sql).await.unwrap().collect().await.unwrap(), rows, "{sql}");
@@ -275,6 +294,7 @@ mod tests {
             "SELECT repeat(repeat('a', 1000000), 1000)",
             "SELECT lpad('a', 2000000000), 1",
             "SELECT rpad('a', n, 'b') FROM (VALUES (2000000000)) t(n)",
+            "SELECT lpad('a', 20000000, 'é')",
             "SELECT array_repeat(1, 100000000)",
             "SELECT list_repeat('abcdefghijklmnop', n) FROM (VALUES (10000000)) t(n)",
             "SELECT array_repeat(x, 1000000) FROM (VALUES ([1, 2, 3, 4, 5, 6, 7, 8, 9])) t(x)",
@@ -287,6 +307,24 @@ mod tests {
         ] {
             let said = failed(sql).await.unwrap_or_default();
             assert!(said.contains("would make more than 64 MiB"), "{sql}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_count_that_is_no_count_is_an_error() {
+        for sql in [
+            "SELECT array_repeat(1, 18446744073709551615)",
+            "SELECT array_repeat(1, n) FROM (VALUES (18446744073709551615)) t(n)",
+            "SELECT array_resize([1], arrow_cast(18446744073709551615, 'UInt64'), 1)",
+            "SELECT range(arrow_cast(9000000000000000000, 'Timestamp(Second, None)'), now(), INTERVAL '1 day')",
+        ] {
+            let planned = context().sql(sql).await;
+            let asked = match planned {
+                Ok(planned) => planned.collect().await.map(drop),
+                Err(error) => Err(error),
+            };
+            let said = asked.unwrap_err().strip_backtrace();
+            assert!(!said.contains("Internal"), "{sql}: {said}");
         }
     }
 }

@@ -14,32 +14,28 @@ pub(super) fn callable(sql: &str) -> Cow<'_, str> {
     let called = sql.as_bytes().windows(NAME.len()).any(|at| at.eq_ignore_ascii_case(NAME.as_bytes()));
     let tokens = if called { Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok() } else { None };
     let Some(tokens) = tokens else { return Cow::Borrowed(sql) };
-    let mut text = sql.as_bytes().to_vec();
     let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    for three in tokens.windows(3) {
-        if let [word, open, close] = three
-            && matches!(&word.token, Token::Word(word) if word.keyword == Keyword::CURRENT_USER)
-            && (&open.token, &close.token) == (&Token::LParen, &Token::RParen)
+    let calls = tokens.windows(3).filter_map(|three| match three {
+        [word, open, close]
+            if matches!(&word.token, Token::Word(word) if word.keyword == Keyword::CURRENT_USER)
+                && (&open.token, &close.token) == (&Token::LParen, &Token::RParen) =>
         {
-            for bracket in [open, close] {
-                if let Some(byte) = offset(sql, bracket.span.start).and_then(|offset| text.get_mut(offset)) {
-                    *byte = b' ';
-                }
-            }
+            Some([open.span.start, close.span.start])
         }
-    }
-    String::from_utf8(text).map_or(Cow::Borrowed(sql), Cow::Owned)
-}
-
-/// The byte at a place that the tokenizer tells in lines and characters, from 1.
-fn offset(sql: &str, place: Location) -> Option<usize> {
-    let (line, column) = (usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?);
-    let start = match line.checked_sub(2) {
-        None => 0,
-        Some(breaks) => sql.match_indices('\n').nth(breaks)?.0.checked_add(1)?,
-    };
-    let within = sql.get(start..)?.char_indices().nth(column.checked_sub(1)?)?.0;
-    start.checked_add(within)
+        _ => None,
+    });
+    let mut brackets = calls.flatten().peekable();
+    // Once through the text, as the tokenizer counts: there may be thousands of calls.
+    let mut place = Location { line: 1, column: 1 };
+    let blanked = sql.chars().map(|letter| {
+        let letter = if brackets.next_if_eq(&place).is_some() { ' ' } else { letter };
+        place = match letter {
+            '\n' => Location { line: place.line.saturating_add(1), column: 1 },
+            _ => Location { line: place.line, column: place.column.saturating_add(1) },
+        };
+        letter
+    });
+    Cow::Owned(blanked.collect())
 }
 
 const NAME: &str = "current_user";
@@ -58,6 +54,7 @@ mod tests {
             ("SELECT 'current_user()', \"current_user\"()", "SELECT 'current_user()', \"current_user\"()"),
             ("SELECT current_user('", "SELECT current_user('"),
             ("SELECT x()", "SELECT x()"),
+            ("SELECT\r\n\tcurrent_user(\n)", "SELECT\r\n\tcurrent_user \n "),
         ] {
             assert_eq!(callable(sql), expected);
         }
