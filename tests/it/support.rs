@@ -22,7 +22,7 @@ use std::time::Duration;
 use arrow::array::RecordBatchReader;
 use datafusion::parquet::arrow::ArrowWriter;
 use futures::FutureExt;
-use portcullis::access::Grants;
+use portcullis::access::{Grants, SharedGrants};
 use portcullis::audit::Audit;
 use portcullis::backend::QueryBackend;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
@@ -195,6 +195,8 @@ pub(crate) struct Gate {
     pub(crate) running: Running,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) pairs: Arc<Pairs>,
+    /// Which can be replaced.
+    pub(crate) grants: Arc<SharedGrants>,
 }
 
 impl Gate {
@@ -207,6 +209,7 @@ impl Gate {
         let clock = Arc::new(TestClock::new(SystemClock.now()));
         let pairs = Arc::new(Pairs::default());
         let keys = ApiKeys::new("keys", KEYS.file());
+        let grants = Arc::new(SharedGrants::new(Grants::new(settings.grants, settings.locations)));
         let running = Server {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             transport: Transport::Tls(settings.identity),
@@ -220,7 +223,7 @@ impl Gate {
             ),
             session: settings.session,
             limits: settings.limits,
-            authorizer: Arc::new(Grants::new(settings.grants, settings.locations)),
+            authorizer: Arc::clone(&grants) as _,
             sharing: settings.sharing,
             trusted_proxies: settings.trusted_proxies,
             audit: settings.audit,
@@ -228,7 +231,7 @@ impl Gate {
         .start()
         .await
         .unwrap();
-        Self { running, clock, pairs }
+        Self { running, clock, pairs, grants }
     }
 
     /// A connection of its own with this credential on every call.

@@ -37,11 +37,14 @@ fn every_key_of_the_configuration_is_documented() {
     // In a table or a heading: a word in a sentence explains no key.
     let explains = |line: &str| line.starts_with("| `") || line.starts_with('#');
     let documented: String = page.lines().filter(|line| explains(line)).map(|line| format!("{line}\n")).collect();
-    let readers = ["auth", "grants", "parts", "stores"].map(|name| format!("src/config/file/{name}.rs"));
-    let readers = all.into_iter().filter(|file| readers.contains(&file.path));
-    check(readers, |file| {
+    let readers = [("auth", 10), ("grants", 4), ("parts", 10), ("stores", 10)];
+    let least = |file: &File| {
+        let found = readers.into_iter().find(|(name, _)| file.path == format!("src/config/file/{name}.rs"));
+        found.map(|(_, least)| least)
+    };
+    check(all.into_iter().filter(|file| least(file).is_some()), |file| {
         let keys: BTreeSet<&str> = KEY_READERS.iter().flat_map(|reader| first_texts(&file.text, reader)).collect();
-        assert!(keys.len() > 2, "the keys of {} are read in another way", file.path);
+        assert!(Some(keys.len()) > least(file), "the keys of {} are read in another way", file.path);
         let unknown = keys.into_iter().filter(|key| lines_naming(&documented, key).is_empty());
         unknown.map(|key| (1, format!("`{key}` is not in docs/configuration.md"))).collect()
     });

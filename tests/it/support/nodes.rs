@@ -110,12 +110,9 @@ async fn listening(port: u16) {
 pub(crate) fn free_port() -> u16 {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap();
-    loop {
-        let port = FIRST_PORT + (first + TRIED.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
+    let tried = (0..PORTS).map(|_| first + TRIED.fetch_add(1, Ordering::Relaxed) % PORTS);
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    tried.map(|port| FIRST_PORT + port % PORTS).find(free).unwrap()
 }
 
 const FIRST_PORT: u16 = 11_000;

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -13,26 +12,21 @@ use std::time::SystemTime;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::parquet::arrow::ArrowWriter;
-use portcullis::access::{Grants, SharedGrants};
 use portcullis::config::{Allow, Format, Grant, Grantee, Location, NonEmpty, RowRule, Session, Table};
 use portcullis::gate::chain::Chain;
-use portcullis::listen::Transport;
-use portcullis::server::{Catalogs, Server};
-use portcullis::stores::Stores;
 use portcullis_auth::{
-    Action, Assertion, Attempt, Authenticator, BoxFuture, Clock, Cost, Credential, Expiry, Principal, Rejection,
-    Standing, SystemClock, TestClock, Verdict,
+    Action, Assertion, Attempt, Authenticator, BoxFuture, Cost, Credential, Expiry, Principal, Rejection, Standing,
+    Verdict,
 };
 use url::Url;
 
 use crate::support::client::Client;
-use crate::support::login::{Login, Pairs};
+use crate::support::login::Login;
 use crate::support::{Gate, Settings, directory, reading};
 
-/// A gate whose grants can be replaced.
+/// A gate with these people.
 pub(crate) struct House {
     pub(crate) gate: Gate,
-    pub(crate) grants: Arc<SharedGrants>,
 }
 
 impl House {
@@ -42,29 +36,10 @@ impl House {
     }
 
     pub(crate) async fn with(tables: Vec<Table>, grants: Vec<Grant>) -> Self {
-        let settings = Settings::shared().await;
-        let clock = Arc::new(TestClock::new(SystemClock.now()));
-        let grants = Arc::new(SharedGrants::new(Grants::new(grants, locations())));
-        let running = Server {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            transport: Transport::Tls(settings.identity),
-            chain: Chain::new(Arc::new(Staff)),
-            clock: Arc::clone(&clock) as _,
-            sealer: settings.sealer,
-            backend: settings.backend,
-            catalogs: Catalogs::Configured { tables, stores: Arc::new(Stores::local_only()) },
-            session: Session { default_catalog: "shop".to_owned(), ..Session::default() },
-            limits: settings.limits,
-            authorizer: Arc::clone(&grants) as _,
-            sharing: settings.sharing,
-            trusted_proxies: settings.trusted_proxies,
-            audit: settings.audit,
-        }
-        .start()
-        .await
-        .unwrap();
-        let pairs = Arc::new(Pairs::default());
-        Self { gate: Gate { running, clock, pairs }, grants }
+        let session = Session { default_catalog: "shop".to_owned(), ..Session::default() };
+        let (locations, chain) = (locations(), Some(Chain::new(Arc::new(Staff))));
+        let settings = Settings { tables, grants, locations, session, chain, ..Settings::shared().await };
+        Self { gate: Gate::start(settings).await }
     }
 
     /// All calls of one person that show the password share a session.

@@ -22,7 +22,7 @@ fn a_view_over_a_table_that_was_taken_away_is_refused_as_if_the_table_had_never_
         assert_eq!(read(&client, prepared(handle.clone())).await.unwrap().rows, ["4"]);
         let ticket = client.ticket("SELECT id FROM v ORDER BY id").await.unwrap();
 
-        house.grants.replace(Grants::new(vec![reading("shop.public.open", role("analyst"))], Vec::new()));
+        house.gate.grants.replace(Grants::new(vec![reading("shop.public.open", role("analyst"))], Vec::new()));
         let absent = client.rows("SELECT * FROM odders").await.unwrap_err();
         assert_eq!(absent.code(), Code::InvalidArgument);
         for sql in [
@@ -51,7 +51,7 @@ fn a_view_over_a_table_that_was_taken_away_is_refused_as_if_the_table_had_never_
         assert_eq!(listed, ["shop|public|open|TABLE", "shop|public|v|VIEW", "shop|public|w|VIEW"]);
         client.update("DROP VIEW w").await.unwrap();
 
-        house.grants.replace(Grants::new(grants(), Vec::new()));
+        house.gate.grants.replace(Grants::new(grants(), Vec::new()));
         assert_eq!(client.text("SELECT count(*) FROM v").await.unwrap(), ["4"], "and given back");
     });
 }
@@ -68,11 +68,11 @@ fn a_view_shows_what_the_policy_of_the_moment_shows() {
             ["1|***", "3|***", "4|***", "5|***", "8|***"]
         );
         let of = |rows: &str| Grant { rows: RowRule::Where(rows.to_owned()), ..reading("*", role("analyst")) };
-        house.grants.replace(Grants::new(vec![of("id > 5")], Vec::new()));
+        house.gate.grants.replace(Grants::new(vec![of("id > 5")], Vec::new()));
         let expected = ["6|zqcardsix", "8|zqcardeight"];
         assert_eq!(client.text("SELECT * FROM v ORDER BY id").await.unwrap(), expected);
         assert_eq!(read(&client, prepared(handle)).await.unwrap().rows, expected);
-        house.grants.replace(Grants::new(vec![of("false")], Vec::new()));
+        house.gate.grants.replace(Grants::new(vec![of("false")], Vec::new()));
         assert_eq!(client.text("SELECT * FROM v").await.unwrap(), [""; 0]);
     });
 }
