@@ -27,6 +27,7 @@ use portcullis::limits::Rate;
 use portcullis::listen::Transport;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Running, Server};
+use portcullis::storage::Keeping;
 use portcullis::stores::Stores;
 use portcullis_auth::{
     Assertion, Attempt, Authenticator, BoxFuture, Cost, Credential, Expiry, Principal, Rejection, Standing,
@@ -164,6 +165,7 @@ async fn gate(tables: Vec<Table>, sessions: usize, cluster: &Embedded) -> Result
         catalogs: Catalogs::Configured { tables, stores: Arc::new(Stores::local_only()) },
         session: Session { max_total: sessions + 1_000, default_catalog: "scale".to_owned(), ..Session::default() },
         limits: Limits { preauth_per_ip: Rate::per_second(100_000), ..Limits::default() },
+        keeping: Keeping::Nowhere,
         authorizer: Arc::new(CatalogDecides),
         sharing: Sharing::Alone,
         trusted_proxies: Vec::new(),

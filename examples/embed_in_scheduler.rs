@@ -12,10 +12,8 @@ use portcullis::backend::ballista::{ExecutorAllowList, embedded};
 use portcullis::config::{ClientCertificates, Config};
 use portcullis::server::{Catalogs, Server};
 use portcullis::stack::{StackLimits, server};
-use portcullis::stores::Stores;
-use portcullis::{
-    access::Grants, audit::Audit, gate::session::Sharing, listen::Transport, schemes::Schemes, seal::Sealer,
-};
+use portcullis::{access::Grants, audit::Audit, gate::session::Sharing, listen::Transport, schemes::Schemes};
+use portcullis::{seal::Sealer, storage::Keeping, stores::Stores};
 use portcullis_auth::{Clock, SystemClock};
 use tokio::{io, net::TcpListener};
 use tonic::transport::server::TcpIncoming;
@@ -38,6 +36,7 @@ async fn serve(config: Config, executors: &str) -> Result<(), Box<dyn Error>> {
         catalogs: Catalogs::Configured { tables: config.tables, stores: Arc::new(Stores::local_only()) },
         session: config.session,
         limits: config.limits,
+        keeping: Keeping::Nowhere,
         authorizer: Arc::new(Grants::new(config.grants, config.locations)),
         sharing: Sharing::Alone,
         trusted_proxies: Vec::new(),

@@ -1,7 +1,9 @@
 //! Measures what strangers cost: a signed-in client while others guess passwords, and a seen token against no sign-in.
 //!
 //! `cargo run --release --example flood -- [SECONDS]`. Starts its own gate, in plain text on loopback; clients say by
-//! the PROXY protocol where they come from. Prints one line a figure. It is no test and asserts nothing.
+//! the PROXY protocol where they come from. Strangers have machines of their own: they run in a second process, on
+//! another processor than the gate, its cluster and the client that is measured (by `taskset` of util-linux). Prints
+//! one line a figure. It is no test and asserts nothing.
 
 #![expect(clippy::print_stdout, clippy::arithmetic_side_effects, reason = "a measuring program prints its figures")]
 
@@ -9,6 +11,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +32,7 @@ use portcullis::gate::session::Sharing;
 use portcullis::listen::Transport;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Running, Server};
+use portcullis::storage::Keeping;
 use portcullis_auth::{
     Assertion, Attempt, Authenticator, BoxFuture, Clock, Cost, Expiry, Principal, Secret, Standing, SystemClock,
     Verdict,
@@ -47,9 +51,21 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failed> {
     let seconds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
+    let strangers_of = std::env::args().nth(2);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(32 * 1024 * 1024).build()?;
-    runtime.block_on(measure(seconds))
+    match strangers_of {
+        Some(gate) => runtime.block_on(strangers(gate.parse()?, seconds)),
+        None => runtime.block_on(measure(seconds)),
+    }
+}
+
+/// What the second process does.
+async fn strangers(gate: SocketAddr, seconds: u64) -> Result<(), Failed> {
+    let (guesses, sprayed) = tokio::try_join!(guess(gate, seconds), spray(gate, seconds))?;
+    println!("guesses from one source: {guesses:?}");
+    println!("guesses from {SPRAY} sources: {sprayed:?}");
+    Ok(())
 }
 
 async fn measure(seconds: u64) -> Result<(), Failed> {
@@ -67,19 +83,22 @@ async fn measure(seconds: u64) -> Result<(), Failed> {
     let gate = gate(Chain::new(Arc::new(tokens)).then(Arc::new(users))?, &cluster).await?;
     let open = self::gate(Chain::new(Arc::new(Everyone)), &cluster).await?;
 
+    // By now all threads are there; what is started later inherits it.
+    Command::new("taskset").args(["-acp", "0", &std::process::id().to_string()]).stdout(Stdio::null()).status()?;
     let mut client = Client::connect(gate.address(), Ipv4Addr::new(10, 1, 1, 1), format!("Bearer {token}")).await?;
     client.select_one().await?;
     let quiet = client.latencies(seconds).await?;
     let before = resident();
-    let guessing = tokio::spawn(guess(gate.address(), seconds));
-    let spraying = tokio::spawn(spray(gate.address(), seconds));
+    let mut strangers = Command::new("taskset")
+        .args(["-c", "1"])
+        .arg(std::env::current_exe()?)
+        .args([seconds.to_string(), gate.address().to_string()])
+        .spawn()?;
     let flooded = client.latencies(seconds).await?;
-    let (guesses, sprayed) = (guessing.await??, spraying.await??);
+    tokio::task::spawn_blocking(move || strangers.wait()).await??;
     println!("quiet: {}", quiet.figures());
     println!("flood: {}", flooded.figures());
     println!("p99 flood / quiet: {:.2}", flooded.at(99) / quiet.at(99));
-    println!("guesses from one source: {guesses:?}");
-    println!("guesses from {SPRAY} sources: {sprayed:?}");
     println!("resident memory: {before} KiB before, {} KiB after", resident());
 
     // Side by side in turns, so that both meet the same machine.
@@ -108,6 +127,7 @@ async fn gate(chain: Chain, cluster: &Embedded) -> Result<Running, Failed> {
         catalogs: Catalogs::nothing(),
         session: Session::default(),
         limits: Limits::default(),
+        keeping: Keeping::Nowhere,
         authorizer: Arc::new(CatalogDecides),
         sharing: Sharing::Alone,
         trusted_proxies: vec!["127.0.0.0/8".parse()?],

@@ -47,6 +47,8 @@ pub struct Config {
     pub log: Log,
     /// The stores that tables and locations may be in, besides local files; none by default.
     pub object_stores: Vec<stores::ObjectStore>,
+    /// Where tables that SQL makes are kept.
+    pub storage: Storage,
     /// Who may do what with which tables, in the order of the file; nobody anything by default.
     pub grants: Vec<Grant>,
     /// Where statements may reach outside the configured tables; nothing by default.
@@ -99,6 +101,15 @@ impl<T> IntoIterator for NonEmpty<T> {
     fn into_iter(self) -> Self::IntoIter {
         std::iter::once(self.first).chain(self.rest)
     }
+}
+
+/// `[storage]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// `managed`: a folder or a prefix in a store, which ends with `/`.
+    Managed(Url),
+    /// Nowhere, the default: statements that make tables are refused.
+    Nowhere,
 }
 
 /// `[server]`.

@@ -7,6 +7,7 @@ mod account;
 mod command;
 mod handle;
 mod jobs;
+mod making;
 mod metadata;
 mod queries;
 mod results;
@@ -47,6 +48,7 @@ use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::Statements;
 use crate::status::{Class, Failure};
+use crate::storage::Keeping;
 use crate::workspace::{Template, Workspace};
 
 /// Everything the service needs, made once.
@@ -62,6 +64,8 @@ pub struct Parts {
     pub statements: Statements,
     /// Where new sessions start.
     pub template: Template,
+    /// Where tables can be kept.
+    pub keeping: Keeping,
     /// Runs what needs no cluster.
     pub local: Local,
     /// Limits of queries.
@@ -105,6 +109,7 @@ pub struct Core {
     handles: Handles,
     statements: Statements,
     template: Arc<Template>,
+    keeping: Keeping,
     local: Local,
     limits: QueryLimits,
     audit: Audit,
@@ -123,6 +128,7 @@ impl Core {
             handles,
             statements: parts.statements,
             template: Arc::new(parts.template),
+            keeping: parts.keeping,
             local: parts.local,
             limits: parts.limits,
             audit: parts.audit,

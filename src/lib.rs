@@ -9,7 +9,8 @@
 //! 4. [`flight`] turns Flight messages into typed commands. It knows identities by `Caller` and never reads a header.
 //! 5. [`sql`] caps, plans and authorizes a statement in its session's [`workspace`], whose tables come from a
 //!    [`catalog::SessionBuilder`].
-//! 6. [`backend`] runs what needs a cluster, [`local`] what does not; rows go back through the gate alone.
+//! 6. [`backend`] runs what needs a cluster, [`local`] what does not; rows go back through the gate alone. Tables that
+//!    SQL makes are kept in [`storage`].
 //!
 //! [`server::Server`] puts these together; [`cli`] and [`config`] are the process around it, and [`schemes`] the place
 //! where configured schemes become authenticators.
@@ -48,6 +49,7 @@ mod slots;
 pub mod sql;
 pub mod stack;
 pub mod status;
+pub mod storage;
 pub mod stores;
 pub mod tls;
 pub mod workspace;

@@ -33,6 +33,7 @@ use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::{SqlCaps, Statements};
 use crate::stack::{self, Stack, StackLimits};
+use crate::storage::Keeping;
 use crate::stores::Stores;
 use crate::workspace::Template;
 use arrow_flight::flight_service_server::FlightServiceServer;
@@ -58,6 +59,8 @@ pub struct Server {
     pub session: Session,
     /// Limits.
     pub limits: Limits,
+    /// Where SQL may keep tables.
+    pub keeping: Keeping,
     /// Who may do what; see [`crate::access`] for what the configuration and builders of catalogs make of it.
     pub authorizer: Arc<dyn Authorizer>,
     /// Who else knows the sealing keys.
@@ -197,7 +200,8 @@ impl Server {
         let session = Arc::new(self.session);
         let sealer = Arc::new(self.sealer);
         let caps = SqlCaps { bytes: self.limits.sql_bytes, depth: self.limits.sql_depth, chain: self.limits.sql_chain };
-        let statements = Statements::new(caps, Arc::clone(&self.authorizer)).map_err(StartError::Planner)?;
+        let statements =
+            Statements::new(caps, Arc::clone(&self.authorizer), self.keeping.clone()).map_err(StartError::Planner)?;
         let roles = self.limits.roles.iter();
         let core = Core::new(Parts {
             backend: Arc::clone(&self.backend),
@@ -207,10 +211,12 @@ impl Server {
             template: Template {
                 builder,
                 authorizer: self.authorizer,
+                keeping: self.keeping.clone(),
                 backend: self.backend,
                 session: Arc::clone(&session),
                 sql_depth: self.limits.sql_depth,
             },
+            keeping: self.keeping.clone(),
             local,
             audit: self.audit.clone(),
             limits: QueryLimits {
@@ -270,6 +276,10 @@ impl Server {
                 principals.sweep();
             }
         });
+        if let Keeping::At(storage) = self.keeping {
+            let abandoned = self.limits.query_timeout.saturating_mul(2).max(ABANDONED);
+            tasks.spawn(storage.keep_in_step(Arc::clone(&self.clock), abandoned, stop.clone()));
+        }
         if let Some(list) = list {
             tasks.spawn(list.keep_in_step(stop.clone()));
         }
@@ -376,6 +386,8 @@ const LOCAL_THREADS: NonZeroUsize = at_least_one(2);
 /// What all constant statements together may use.
 const LOCAL_MEMORY: NonZeroUsize = at_least_one(256 * 1024 * 1024);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Rows that belong to no table are removed after this long, or after two of the longest queries.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
 const LIMIT_SWEEP: Duration = Duration::from_secs(10);
 const SESSION_SWEEP: Duration = Duration::from_secs(30);

@@ -6,11 +6,13 @@
 pub mod access;
 mod callable;
 mod caps;
+mod creation;
 mod expansion;
 pub(crate) mod failure;
 mod files;
 mod identity;
 mod leakproof;
+mod location;
 mod planner;
 mod policy;
 pub mod settings;
@@ -26,15 +28,17 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
 use futures::executor::block_on;
-use portcullis_auth::{Authorizer, Principal};
+use portcullis_auth::Authorizer;
 
 use self::access::Asker;
 use self::callable::callable;
 pub use self::caps::SqlCaps;
+pub use self::creation::Making;
 use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
 use crate::slots::{Full, Room, Slots};
 use crate::status::{Class, Failure};
+use crate::storage::{FullName, Keeping};
 use crate::workspace::Workspace;
 
 /// Compiles SQL within the limits of the configuration.
@@ -42,6 +46,7 @@ use crate::workspace::Workspace;
 pub struct Statements {
     caps: SqlCaps,
     authorizer: Arc<dyn Authorizer>,
+    keeping: Keeping,
     planner: Planner,
     planning: Slots,
 }
@@ -77,8 +82,29 @@ pub enum Work {
     Cluster(LogicalPlan),
     /// An optimized plan that needs nothing but the gate: constants, `information_schema`.
     Here(LogicalPlan),
+    /// A table to be kept.
+    Make(Box<Making>),
+    /// A statement that finds everything as it wants it, and answers with a count.
+    Nothing,
     /// A statement that changes the session and answers with a count.
     Session(Box<SessionStatement>),
+    /// A kept table that is to go.
+    Unmake(Unmaking),
+}
+
+/// A kept table that is to go.
+#[derive(Clone, Debug)]
+pub struct Unmaking {
+    pub(crate) name: FullName,
+    /// Whether it may be gone already.
+    pub(crate) missing: Missing,
+}
+
+/// What is said of a table that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Fine,
+    Wrong,
 }
 
 /// What changes a session.
@@ -99,9 +125,9 @@ pub enum SessionStatement {
 
 impl Statements {
     /// A compiler with its own planning threads.
-    pub fn new(caps: SqlCaps, authorizer: Arc<dyn Authorizer>) -> std::io::Result<Self> {
+    pub fn new(caps: SqlCaps, authorizer: Arc<dyn Authorizer>, keeping: Keeping) -> std::io::Result<Self> {
         let planning = Slots::new(PLANNING);
-        Ok(Self { caps, authorizer, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
+        Ok(Self { caps, authorizer, keeping, planner: Planner::start(PLANNERS, QUEUE, PLANNING)?, planning })
     }
 
     /// The bytes of the longest statement.
@@ -117,11 +143,13 @@ impl Statements {
         let principal = workspace.principal().clone();
         let place = self.planning.take(principal.key(), PLANNING_ROOM).await.map_err(|Full| busy())?;
         let (sql, caps, authorizer) = (sql.to_owned(), self.caps.clone(), Arc::clone(&self.authorizer));
+        let keeping = self.keeping.clone();
         self.planner
             .run(move || {
                 // Until the thread is done, whether somebody still waits for it or not.
                 let _place = place;
-                block_on(plan(&state, &sql, &caps, authorizer.as_ref(), &principal))
+                let asker = Asker::new(&state, &principal, authorizer.as_ref(), &keeping);
+                block_on(plan(&state, &sql, &caps, &asker))
             })
             .await
             .map_err(|error| match error {
@@ -140,21 +168,14 @@ fn busy() -> Failure {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
-async fn plan(
-    state: &Arc<SessionState>,
-    sql: &str,
-    caps: &SqlCaps,
-    authorizer: &dyn Authorizer,
-    principal: &Principal,
-) -> Result<Compiled, Failure> {
+async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Asker<'_>) -> Result<Compiled, Failure> {
     caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
     caps.check_statement(&statement)?;
     expansion::check(&statement, state).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
-    let asker = Asker::new(state, principal, authorizer);
-    let plan = access::authorize(plan, &asker)?;
+    let plan = access::authorize(plan, asker)?;
     let facts = facts(&plan);
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state), facts };
     match plan {
@@ -162,6 +183,12 @@ async fn plan(
             let optimized = state.optimize(&explain.plan).map_err(|error| failure::of_planning(&error))?;
             let answer = explanation(&optimized)?;
             Ok(compiled(answer.schema(), Work::Answer(answer)))
+        }
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
+            Ok(compiled(count_schema(), creation::work(table, asker).await?))
+        }
+        LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => {
+            Ok(compiled(count_schema(), creation::dropping(drop, asker).await?))
         }
         LogicalPlan::Ddl(ddl) => {
             let statement = SessionStatement::Ddl(LogicalPlan::Ddl(ddl));
@@ -183,7 +210,7 @@ async fn plan(
             let query = wire_types::readable(query)?;
             let schema = wire_types::declared(&query);
             let place = access::place(&query)?;
-            let query = policy::enforce(query, &asker)?;
+            let query = policy::enforce(query, asker)?;
             let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
             if place == access::Place::Cluster {
                 files::present(&optimized, state).await?;
@@ -259,7 +286,7 @@ impl Compiled {
     /// Whether the statement changes something, so that drivers must treat it as an update (rule R11).
     pub fn is_update(&self) -> bool {
         match self.work {
-            Work::Session(_) => true,
+            Work::Make(_) | Work::Nothing | Work::Session(_) | Work::Unmake(_) => true,
             Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => false,
         }
     }
@@ -291,5 +318,6 @@ const QUEUE: usize = 1024;
 const PLANNING: Duration = Duration::from_secs(10);
 
 pub(crate) use self::access::ABOUT_FILES;
+pub(crate) use self::creation::{RowsOf, taken};
 pub(crate) use self::identity::functions as identity_functions;
 pub(crate) use self::wire_types::client_type;

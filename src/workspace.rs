@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::catalog::CatalogProviderList;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
@@ -24,6 +25,7 @@ use crate::config::Session;
 use crate::sql::settings::{self, Refused};
 use crate::sql::{ABOUT_FILES, SessionStatement, failure, identity_functions};
 use crate::status::{Class, Failure};
+use crate::storage::{Keeping, WithKept};
 
 /// Where a new workspace starts.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub struct Template {
     pub builder: Arc<dyn SessionBuilder>,
     /// Decides what of it the principal sees.
     pub authorizer: Arc<dyn Authorizer>,
+    /// Where tables are kept.
+    pub keeping: Keeping,
     /// The cluster whose session configuration is used.
     pub backend: Arc<dyn QueryBackend>,
     /// Where unqualified names are looked up.
@@ -211,7 +215,12 @@ impl Workspace {
             authorizer: Arc::clone(&self.template.authorizer),
             home: (catalog.to_owned(), schema.to_owned()),
         };
-        let seen = Arc::new(Visible::new(Arc::clone(state.catalog_list()), viewer));
+        let (all, viewer) = (state.catalog_list(), Arc::new(viewer));
+        let seen: Arc<dyn CatalogProviderList> = Arc::new(Visible::new(Arc::clone(all), Arc::clone(&viewer)));
+        let seen = match &self.template.keeping {
+            Keeping::At(storage) => Arc::new(WithKept::new(Arc::clone(all), seen, Arc::clone(storage), viewer)),
+            Keeping::Nowhere => seen,
+        };
         let list = OverlayCatalogList::new(seen, Arc::clone(&self.overlay));
         let mut state = SessionStateBuilder::new_from_existing(state).with_catalog_list(Arc::new(list)).build();
         for function in ABOUT_FILES {

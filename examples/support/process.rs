@@ -18,6 +18,7 @@ use portcullis::gate::session::Sharing;
 use portcullis::listen::{Network, Transport};
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Server};
+use portcullis::storage::Keeping;
 use portcullis_auth::{Authenticator, Authorizer, SystemClock};
 
 /// How a gate is reached, and what it allows.
@@ -60,6 +61,7 @@ pub(crate) fn serve(
             backend,
             session: door.session,
             limits: door.limits,
+            keeping: Keeping::Nowhere,
             authorizer: door.authorizer,
             // The sealing key is this process's own.
             sharing: Sharing::Alone,

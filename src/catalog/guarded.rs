@@ -15,6 +15,8 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use portcullis_auth::{Access, Authorizer, Principal, TableName};
 
+use crate::storage::{FullName, Maker};
+
 /// Who looks, and who says what there is to see.
 #[derive(Debug)]
 pub(crate) struct Viewer {
@@ -27,7 +29,8 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    fn access(&self, catalog: &str, schema: &str, table: &str) -> Access {
+    /// What the viewer may do with a table of that name.
+    pub(crate) fn access(&self, catalog: &str, schema: &str, table: &str) -> Access {
         self.authorizer.table(&self.principal, TableName { catalog, schema, table })
     }
 
@@ -49,8 +52,8 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
-    pub(crate) fn new(base: Arc<dyn CatalogProviderList>, viewer: Viewer) -> Self {
-        Self { base, viewer: Arc::new(viewer) }
+    pub(crate) fn new(base: Arc<dyn CatalogProviderList>, viewer: Arc<Viewer>) -> Self {
+        Self { base, viewer }
     }
 
     fn view(&self, name: &str) -> Option<VisibleCatalog> {
@@ -163,27 +166,24 @@ pub(crate) struct Guarded {
 pub(crate) enum Owner {
     /// A catalog's: the policy decides.
     Catalog(FullName),
+    /// A table that somebody made and that is kept: its maker may do with it what it likes, others what the policy says.
+    Kept(FullName, Maker),
     /// The session's own: it may do with it what it likes.
     Session,
 }
 
-/// Where a catalog has a table.
-#[derive(Debug)]
-pub(crate) struct FullName {
-    catalog: String,
-    schema: String,
-    table: String,
-}
-
-impl FullName {
-    /// The name as an [`Authorizer`] is asked for it.
-    pub(crate) fn as_name(&self) -> TableName<'_> {
-        TableName { catalog: &self.catalog, schema: &self.schema, table: &self.table }
-    }
-}
-
 impl Guarded {
+    /// A table of a catalog, of which `access` may hide something.
     fn of_catalog(real: Arc<dyn TableProvider>, name: FullName, access: &Access) -> Self {
+        Self::hiding(real, Owner::Catalog(name), access)
+    }
+
+    /// A kept table, of which `access` may hide something.
+    pub(crate) fn of_kept(real: Arc<dyn TableProvider>, name: FullName, maker: Maker, access: &Access) -> Self {
+        Self::hiding(real, Owner::Kept(name, maker), access)
+    }
+
+    fn hiding(real: Arc<dyn TableProvider>, owner: Owner, access: &Access) -> Self {
         let schema = real.schema();
         let masked = |field: &str| access.masks().contains_key(field);
         let hides = schema.fields().iter().any(|field| masked(field.name()));
@@ -197,7 +197,7 @@ impl Guarded {
         } else {
             (schema, real.constraints().cloned())
         };
-        Self { real, schema, constraints, owner: Owner::Catalog(name) }
+        Self { real, schema, constraints, owner }
     }
 
     /// A table that a session made for itself.

@@ -344,7 +344,7 @@ fn reads_whole_files(file_type: &str) -> bool {
 /// Files of one table. A list of these takes 20 MiB in a scheduler.
 pub(super) const MAX_FILES: usize = 100_000;
 /// Columns of one table, with all that is nested in them.
-pub(super) const MAX_COLUMNS: usize = 2_000;
+pub(crate) const MAX_COLUMNS: usize = 2_000;
 /// Partition columns of one table.
 pub(super) const MAX_PARTITION_COLUMNS: usize = 64;
 /// Parquet files that are looked into for the columns: the newest.

@@ -26,6 +26,7 @@ use crate::gate::revocations::RevocationList;
 use crate::gate::session::Sharing;
 use crate::schemes::Schemes;
 use crate::server::{self, Catalogs, Running, Server, StartError};
+use crate::storage::{self as tables, Keeping};
 use crate::stores::{self, Stores};
 use crate::tls::{ClientFiles, MinVersion, Presence, TlsError, TlsIdentity};
 use crate::{listen, logging};
@@ -115,6 +116,7 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
     let stores = Stores::open(&config.object_stores)
         .map_err(|error| Ended::Configuration(format!("{}:{error}", file.display())))?;
     let stores = Arc::new(stores);
+    let keeping = keeping(&config.storage, &stores).await?;
     let cluster = Behind::start(config.cluster, &stores).await?;
     let started = Server {
         listen: config.server.listen,
@@ -126,6 +128,7 @@ pub(super) async fn start(file: &Path, config: Config) -> Result<Started, Ended>
         catalogs: Catalogs::Configured { tables: config.tables, stores },
         session: config.session,
         limits: config.limits,
+        keeping,
         authorizer: Arc::clone(&grants) as _,
         sharing,
         trusted_proxies: config.server.trusted_proxies,
@@ -270,6 +273,11 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
     notes.extend(stores::notes(&config.object_stores));
     if let Cluster::Remote(_) = &config.cluster {
         notes.extend(stores::notes_for_remote(&config.tables, &config.object_stores));
+        if let config::Storage::Managed(_) = config.storage {
+            notes.push(
+                "storage.managed: every executor must be able to write there, and the scheduler to list it".to_owned(),
+            );
+        }
     }
     if config.grants.is_empty() && !config.tables.is_empty() {
         notes.push("grant is absent: nobody sees a configured table".to_owned());
@@ -334,6 +342,16 @@ pub(super) fn files_of(files: &config::TlsFiles) -> Vec<&Path> {
         ClientCertificates::NotAsked => (),
     }
     all
+}
+
+async fn keeping(storage: &config::Storage, stores: &Stores) -> Result<Keeping, Ended> {
+    match storage {
+        config::Storage::Managed(place) => match tables::Storage::open(place.clone(), stores).await {
+            Ok(storage) => Ok(Keeping::At(Arc::new(storage))),
+            Err(error) => Err(Ended::Unreachable(error.to_string())),
+        },
+        config::Storage::Nowhere => Ok(Keeping::Nowhere),
+    }
 }
 
 fn sharing(session: &config::Session, clock: &Arc<dyn Clock>) -> Result<Sharing, Ended> {

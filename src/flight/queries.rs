@@ -29,8 +29,15 @@ use crate::status::{Class, Failure};
 pub(super) struct Queries {
     backend: Arc<dyn QueryBackend>,
     running: Slots,
-    records: Mutex<HashMap<QueryId, Arc<Record>>>,
+    held: Mutex<Held>,
     ticket_lifetime: Duration,
+}
+
+/// The results by owner: what one identity has is counted and searched for with every statement of its.
+#[derive(Debug, Default)]
+struct Held {
+    of: HashMap<IdentityKey, HashMap<QueryId, Arc<Record>>>,
+    total: usize,
 }
 
 /// One query whose result can be read.
@@ -68,7 +75,7 @@ pub(super) enum Answer {
 impl Queries {
     pub(super) fn new(backend: Arc<dyn QueryBackend>) -> Self {
         let ticket_lifetime = backend.result_ttl().saturating_sub(CLEANED_EARLY).min(TICKET_LIFETIME);
-        Self { ticket_lifetime, backend, running: Slots::new(WAIT), records: Mutex::default() }
+        Self { ticket_lifetime, backend, running: Slots::new(WAIT), held: Mutex::default() }
     }
 
     /// A place among the `running` queries of `owner`. As many more wait, bounded in time.
@@ -95,14 +102,26 @@ impl Queries {
         let ends = Mutex::new(after(self.ticket_lifetime));
         let read = AtomicBool::new(false);
         let record = Arc::new(Record { owner, session, account: Arc::new(account), schema, answer, ends, read });
-        let mut records = self.records.lock();
-        let own = records.values().filter(|other| other.owner == record.owner).count();
-        let full = own >= MAX_PER_PRINCIPAL || records.len() >= MAX_TOTAL;
+        let mut held = self.held.lock();
+        let own = held.of.get(&record.owner).map_or(0, HashMap::len);
         // What was read is kept for another try, as long as there is room.
-        let of = |other: &Record| own < MAX_PER_PRINCIPAL || other.owner == record.owner;
-        let gone = if full { take_one_that_was_read(&mut records, of) } else { None };
-        if full && gone.is_none() {
-            drop(records);
+        let gone = if own >= MAX_PER_PRINCIPAL {
+            held.take_read(Whose::Of(&record.owner), AT_ONCE)
+        } else if held.total >= MAX_TOTAL {
+            held.take_read(Whose::Anybodys, AT_ONCE)
+        } else {
+            Vec::new()
+        };
+        let own = held.of.get(&record.owner).map_or(0, HashMap::len);
+        let full = own >= MAX_PER_PRINCIPAL || held.total >= MAX_TOTAL;
+        if !full {
+            held.insert(id, Arc::clone(&record));
+        }
+        drop(held);
+        for gone in gone {
+            self.clean(&gone);
+        }
+        if full {
             self.clean(&record);
             return Err(Failure::new(
                 Class::ResourceExhausted,
@@ -110,20 +129,17 @@ impl Queries {
             )
             .retry_after(SHORTENED));
         }
-        records.insert(id, record);
-        drop(records);
-        if let Some(gone) = gone {
-            self.clean(&gone);
-        }
         Ok(())
     }
 
     /// The record behind an opened ticket.
     pub(super) fn find(&self, id: QueryId, owner: &IdentityKey) -> Result<Arc<Record>, Failure> {
-        self.records
+        self.held
             .lock()
-            .get(&id)
-            .filter(|record| record.owner == *owner && *record.ends.lock() > Instant::now())
+            .of
+            .get(owner)
+            .and_then(|own| own.get(&id))
+            .filter(|record| *record.ends.lock() > Instant::now())
             .map(Arc::clone)
             .ok_or_else(invalid_ticket)
     }
@@ -142,12 +158,11 @@ impl Queries {
 
     /// How many results are held.
     pub(super) fn count(&self) -> usize {
-        self.records.lock().len()
+        self.held.lock().total
     }
 
     fn remove(&self, over: impl Fn(&Arc<Record>) -> bool) {
-        let ended: Vec<_> =
-            self.records.lock().extract_if(|_, record| over(record)).map(|(_, record)| record).collect();
+        let ended = self.held.lock().take(over);
         for record in ended {
             self.clean(&record);
         }
@@ -173,15 +188,56 @@ impl Record {
     }
 }
 
-/// The one that would end first of those that nobody reads again at the moment.
-fn take_one_that_was_read(
-    records: &mut HashMap<QueryId, Arc<Record>>,
-    of: impl Fn(&Record) -> bool,
-) -> Option<Arc<Record>> {
-    let done = |record: &Arc<Record>| record.read.load(Ordering::Acquire) && Arc::strong_count(record) == 1;
-    let all = records.iter().filter(|(_, record)| done(record) && of(record));
-    let id = all.min_by_key(|(_, record)| *record.ends.lock()).map(|(id, _)| *id)?;
-    records.remove(&id)
+/// Whose results.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    Anybodys,
+    Of(&'a IdentityKey),
+}
+
+impl Held {
+    fn insert(&mut self, id: QueryId, record: Arc<Record>) {
+        let own = self.of.entry(record.owner.clone()).or_default();
+        if own.insert(id, record).is_none() {
+            self.total = self.total.saturating_add(1);
+        }
+    }
+
+    fn take(&mut self, over: impl Fn(&Arc<Record>) -> bool) -> Vec<Arc<Record>> {
+        let mut taken = Vec::new();
+        self.of.retain(|_, own| {
+            taken.extend(own.extract_if(|_, record| over(record)).map(|(_, record)| record));
+            !own.is_empty()
+        });
+        self.total = self.total.saturating_sub(taken.len());
+        taken
+    }
+
+    /// Takes up to `most` that were read and that nobody reads again at the moment: those that would end first.
+    fn take_read(&mut self, whose: Whose<'_>, most: usize) -> Vec<Arc<Record>> {
+        let done = |record: &Record| record.read.load(Ordering::Acquire);
+        let owners: Vec<&IdentityKey> = match whose {
+            Whose::Anybodys => self.of.keys().collect(),
+            Whose::Of(owner) => vec![owner],
+        };
+        let mut read: Vec<(Instant, IdentityKey, QueryId)> = Vec::new();
+        for owner in owners {
+            let own = self.of.get(owner).into_iter().flatten();
+            let own = own.filter(|(_, record)| done(record) && Arc::strong_count(record) == 1);
+            read.extend(own.map(|(id, record)| (*record.ends.lock(), owner.clone(), *id)));
+        }
+        read.sort_by_key(|(ends, _, _)| *ends);
+        let mut taken = Vec::new();
+        for (_, owner, id) in read.into_iter().take(most) {
+            let Some(own) = self.of.get_mut(&owner) else { continue };
+            taken.extend(own.remove(&id));
+            if own.is_empty() {
+                self.of.remove(&owner);
+            }
+        }
+        self.total = self.total.saturating_sub(taken.len());
+        taken
+    }
 }
 
 fn after(time: Duration) -> Instant {
@@ -196,3 +252,5 @@ const SHORTENED: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(30);
 const MAX_PER_PRINCIPAL: usize = 4096;
 const MAX_TOTAL: usize = 65_536;
+/// Results that make room when it is short, so that the next statements need not look for it again.
+const AT_ONCE: usize = 256;

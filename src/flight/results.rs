@@ -128,7 +128,7 @@ fn same_types(declared: &Schema, written: &Schema) -> TypesMatch {
 }
 
 /// `batch` under the declared schema.
-fn conform(batch: &RecordBatch, declared: &SchemaRef) -> Result<RecordBatch, Failure> {
+pub(super) fn conform(batch: &RecordBatch, declared: &SchemaRef) -> Result<RecordBatch, Failure> {
     if batch.num_columns() != declared.fields().len() {
         return Err(Failure::internal("a result has another number of columns than was declared"));
     }

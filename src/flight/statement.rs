@@ -77,7 +77,10 @@ impl Core {
             let compiled = self.statements.compile(&workspace, &sql).await?;
             account.is(compiled.facts);
             match compiled.work {
+                Work::Make(making) => self.make(caller, &workspace, compiled.state, *making).await,
+                Work::Nothing => Ok(0),
                 Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
+                Work::Unmake(unmaking) => self.unmake(unmaking).await,
                 Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => {
                     Err(Failure::new(Class::InvalidArgument, "the statement has rows: it is a query, not an update"))
                 }
@@ -187,13 +190,13 @@ impl Core {
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),
             Work::Here(plan) => (Answer::Here { plan, state }, None),
+            Work::Make(making) => (done(account, self.make(caller, &workspace, state, *making).await?)?, None),
+            Work::Nothing => (done(account, 0)?, None),
             Work::Session(statement) => {
                 workspace.change(*statement).await?;
-                // Done, whether its count is read or not.
-                account.ended(&Ok(()));
-                let count = RecordBatch::try_new(count_schema(), vec![Arc::new(Int64Array::from(vec![0]))]);
-                (Answer::Rows(count.map_err(Failure::internal)?), None)
+                (done(account, 0)?, None)
             }
+            Work::Unmake(unmaking) => (done(account, self.unmake(unmaking).await?)?, None),
             Work::Cluster(plan) => {
                 let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
                 let submission = Submission {
@@ -209,6 +212,13 @@ impl Core {
         };
         Ok((schema, answer, rows))
     }
+}
+
+/// A statement that is done, whether its count is read or not.
+fn done(account: &Account, count: i64) -> Result<Answer, Failure> {
+    account.ended(&Ok(()));
+    let count = RecordBatch::try_new(count_schema(), vec![Arc::new(Int64Array::from(vec![count]))]);
+    Ok(Answer::Rows(count.map_err(Failure::internal)?))
 }
 
 /// `rows` until they end or `late` speaks.

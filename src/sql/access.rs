@@ -3,8 +3,9 @@
 //! Every plan passes [`authorize`] before anything runs, whichever RPC and form it came in. Starts from *no*: a node
 //! that is not known to be harmless is refused. No I/O except the look at a local path that a location rule needs.
 
+pub(super) mod writes;
+
 use std::cell::OnceCell;
-use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::catalog::cte_worktable::CteWorkTable;
@@ -23,10 +24,11 @@ use datafusion::sql::sqlparser::ast::ExprWithAlias;
 use portcullis_auth::{Access, Action, Authorizer, Decision, Principal, Reach};
 use url::Url;
 
-use super::{ddl_kind, failure, policy, settings};
+use super::{ddl_kind, failure, location, policy, settings};
 use crate::access::expression;
 use crate::catalog::guarded::{Guarded, Owner};
 use crate::status::{Class, Failure};
+use crate::storage::Keeping;
 
 /// The one whose statement is judged, and who decides.
 pub(super) struct Asker<'a> {
@@ -36,19 +38,28 @@ pub(super) struct Asker<'a> {
     pub(super) principal: &'a Principal,
     /// The policy.
     pub(super) authorizer: &'a dyn Authorizer,
+    /// Where tables can be kept.
+    pub(super) keeping: &'a Keeping,
     /// What the policy's own SQL is planned in.
     policy_state: OnceCell<SessionState>,
 }
 
 impl<'a> Asker<'a> {
-    pub(super) fn new(state: &'a SessionState, principal: &'a Principal, authorizer: &'a dyn Authorizer) -> Self {
-        Self { state, principal, authorizer, policy_state: OnceCell::new() }
+    pub(super) fn new(
+        state: &'a SessionState,
+        principal: &'a Principal,
+        authorizer: &'a dyn Authorizer,
+        keeping: &'a Keeping,
+    ) -> Self {
+        Self { state, principal, authorizer, keeping, policy_state: OnceCell::new() }
     }
 
     /// What may be done with a table; all with one's own.
     pub(super) fn access_to(&self, table: &Guarded) -> Access {
         match table.owner() {
             Owner::Catalog(name) => self.authorizer.table(self.principal, name.as_name()),
+            Owner::Kept(_, maker) if maker.is(self.principal.key()) => Access::to(Action::ALL),
+            Owner::Kept(name, _) => self.authorizer.table(self.principal, name.as_name()),
             Owner::Session => Access::to(Action::ALL),
         }
     }
@@ -68,7 +79,15 @@ impl<'a> Asker<'a> {
     }
 
     fn may_read(&self, location: &Url) -> bool {
-        self.authorizer.location(self.principal, location.as_str(), Reach::Read) == Decision::Allow
+        self.may_reach(location, Reach::Read)
+    }
+
+    fn may_write(&self, location: &Url) -> bool {
+        self.may_reach(location, Reach::Write)
+    }
+
+    fn may_reach(&self, location: &Url, reach: Reach) -> bool {
+        self.authorizer.location(self.principal, location.as_str(), reach) == Decision::Allow
     }
 }
 
@@ -112,10 +131,17 @@ fn authorize_ddl(ddl: DdlStatement, asker: &Asker<'_>) -> Result<DdlStatement, F
         DdlStatement::CreateExternalTable(table) => {
             external_table(*table, asker).map(|table| DdlStatement::CreateExternalTable(Box::new(table)))
         }
-        // The session's catalog refuses to drop what the session did not make.
+        DdlStatement::CreateMemoryTable(mut table) => {
+            if let Some(refusal) = writes::creation_refusal(&table, asker) {
+                return Err(refusal);
+            }
+            table.input = Arc::new(query(Arc::unwrap_or_clone(table.input), asker)?);
+            Ok(DdlStatement::CreateMemoryTable(table))
+        }
+        // Who may drop a kept table is asked when it is known to be one; the session's catalog refuses to drop what the
+        // session did not make.
         DdlStatement::DropTable(_) | DdlStatement::DropView(_) => Ok(ddl),
-        DdlStatement::CreateMemoryTable(_)
-        | DdlStatement::CreateCatalogSchema(_)
+        DdlStatement::CreateCatalogSchema(_)
         | DdlStatement::CreateCatalog(_)
         | DdlStatement::CreateIndex(_)
         | DdlStatement::DropCatalogSchema(_)
@@ -140,7 +166,7 @@ fn external_table(mut table: CreateExternalTable, asker: &Asker<'_>) -> Result<C
     }
     let mut allowed = Vec::with_capacity(table.locations.len());
     for location in &table.locations {
-        let real = resolved(location).filter(|real| asker.may_read(real)).ok_or_else(denied_location)?;
+        let real = location::read_at(location).filter(|real| asker.may_read(real)).ok_or_else(denied_location)?;
         allowed.push(real.to_string());
     }
     if allowed.is_empty() {
@@ -156,25 +182,6 @@ fn external_table(mut table: CreateExternalTable, asker: &Asker<'_>) -> Result<C
 /// One text whether the place is forbidden, absent or unreadable, so that nothing can be probed.
 fn denied_location() -> Failure {
     Failure::new(Class::PermissionDenied, "the location is not one that you may read")
-}
-
-/// The place that `location` really names: no `..`, no link, no escapes. Only local files in this version.
-fn resolved(location: &str) -> Option<Url> {
-    let path = match Url::parse(location) {
-        Ok(url) if url.scheme() == "file" => {
-            if url.query().is_some() || url.fragment().is_some() || url.host().is_some() {
-                return None;
-            }
-            url.to_file_path().ok()?
-        }
-        Ok(_) => return None,
-        Err(_) => Path::new(location).to_path_buf(),
-    };
-    if !path.is_absolute() {
-        return None;
-    }
-    let real = path.canonicalize().ok()?;
-    if real.is_dir() { Url::from_directory_path(real).ok() } else { Url::from_file_path(real).ok() }
 }
 
 fn authorize_statement(statement: Statement, state: &SessionState) -> Result<LogicalPlan, Failure> {
@@ -197,14 +204,17 @@ fn authorize_statement(statement: Statement, state: &SessionState) -> Result<Log
     Ok(LogicalPlan::Statement(statement))
 }
 
-/// A plan that only reads, all the way down, and only what may be read.
+/// A plan that reads only what may be read, all the way down, and writes nothing.
 fn query(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
     let mut nodes = 0_usize;
     let mut refused = None;
+    let mut unsupported = None;
     plan.apply_with_subqueries(|node| {
         nodes = nodes.saturating_add(1);
         refused = if nodes > MAX_NODES { Some(too_large()) } else { node_refusal(node, asker) };
         if refused.is_none() {
+            // Said only to those who might have asked for it.
+            unsupported = unsupported.take().or_else(|| unsupported_write(node));
             node.apply_expressions(|expression| {
                 expression.apply(|part| {
                     refused = expression_refusal(part);
@@ -215,7 +225,7 @@ fn query(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })
     .map_err(|error| failure::of_planning(&error))?;
-    match refused {
+    match refused.or(unsupported) {
         Some(refusal) => Err(refusal),
         None => only_settable_options(plan),
     }
@@ -260,7 +270,6 @@ fn not_found(name: &TableReference, asker: &Asker<'_>) -> Failure {
     failure::of_planning(&DataFusionError::Plan(format!("table '{name}' not found")))
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "a write by any other name is a write")]
 fn node_refusal(node: &LogicalPlan, asker: &Asker<'_>) -> Option<Failure> {
     match node {
         LogicalPlan::TableScan(scan) => scan_refusal(scan, asker),
@@ -281,6 +290,19 @@ fn node_refusal(node: &LogicalPlan, asker: &Asker<'_>) -> Option<Failure> {
         | LogicalPlan::DescribeTable(_)
         | LogicalPlan::Unnest(_)
         | LogicalPlan::RecursiveQuery(_) => None,
+        LogicalPlan::Dml(dml) => writes::refusal(dml, asker),
+        LogicalPlan::Copy(copy) => writes::copy_refusal(copy, asker),
+        LogicalPlan::Analyze(_) => Some(Failure::unimplemented("EXPLAIN ANALYZE")),
+        LogicalPlan::Explain(_) => Some(Failure::unimplemented("EXPLAIN inside a statement")),
+        LogicalPlan::Ddl(ddl) => Some(Failure::unimplemented(ddl_kind(ddl))),
+        LogicalPlan::Statement(_) => Some(Failure::unimplemented("a session statement inside a statement")),
+        LogicalPlan::Extension(_) => Some(Failure::unimplemented("an extension of the engine")),
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "what is not asked for here is judged as a node")]
+fn unsupported_write(node: &LogicalPlan) -> Option<Failure> {
+    match node {
         LogicalPlan::Dml(dml) => Some(Failure::unimplemented(match dml.op {
             WriteOp::Insert(_) => "INSERT",
             WriteOp::Delete => "DELETE",
@@ -290,11 +312,7 @@ fn node_refusal(node: &LogicalPlan, asker: &Asker<'_>) -> Option<Failure> {
             _ => "a write",
         })),
         LogicalPlan::Copy(_) => Some(Failure::unimplemented("COPY")),
-        LogicalPlan::Analyze(_) => Some(Failure::unimplemented("EXPLAIN ANALYZE")),
-        LogicalPlan::Explain(_) => Some(Failure::unimplemented("EXPLAIN inside a statement")),
-        LogicalPlan::Ddl(ddl) => Some(Failure::unimplemented(ddl_kind(ddl))),
-        LogicalPlan::Statement(_) => Some(Failure::unimplemented("a session statement inside a statement")),
-        LogicalPlan::Extension(_) => Some(Failure::unimplemented("an extension of the engine")),
+        _ => None,
     }
 }
 

@@ -18,7 +18,9 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, cast, lit, when};
+use datafusion::logical_expr::{
+    ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, TableSource, cast, lit, when,
+};
 use datafusion::prelude::Expr;
 use portcullis_auth::{Access, Rows};
 
@@ -62,7 +64,12 @@ pub(super) fn hides(plan: &LogicalPlan, asker: &Asker<'_>) -> Result<bool, Failu
 
 /// The table behind a scan, when it is a guarded one.
 pub(super) fn guarded(scan: &TableScan) -> Option<GuardedScan> {
-    let provider = source_as_provider(&scan.source).ok()?;
+    guarded_source(&scan.source)
+}
+
+/// The table behind a source, when it is a guarded one.
+pub(super) fn guarded_source(source: &Arc<dyn TableSource>) -> Option<GuardedScan> {
+    let provider = source_as_provider(source).ok()?;
     provider.is::<Guarded>().then_some(GuardedScan(provider))
 }
 
@@ -143,7 +150,7 @@ fn real(
 /// The author of the statement has no part in a policy that cannot be applied, and is told nothing of it.
 fn of_policy(table: &Guarded, error: &DataFusionError) -> DataFusionError {
     let name = match table.owner() {
-        Owner::Catalog(name) => format!("{:?}", name.as_name()),
+        Owner::Catalog(name) | Owner::Kept(name, _) => format!("{:?}", name.as_name()),
         Owner::Session => "a session".to_owned(),
     };
     DataFusionError::Internal(format!("the policy of {name} cannot be applied: {error}"))

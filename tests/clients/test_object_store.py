@@ -88,8 +88,12 @@ def tables(store):
         pyarrow.parquet.write_table(part, f"{lake}/parts/year={year}/data.parquet", filesystem=files)
     with files.open_output_stream(f"{lake}/rates.csv") as out:
         pyarrow.csv.write_csv(pa.table({"code": ["EUR", "USD"], "rate": [1.0, 1.1]}), out)
+    for folder in ("drop", "safe"):
+        with files.open_output_stream(f"{lake}/{folder}/rates.csv") as out:
+            pyarrow.csv.write_csv(pa.table({"code": ["CHF"], "rate": [0.9]}), out)
     return "".join(
         [
+            f'[[location]]\nprefix = "s3://{lake}/drop/"\nto = "*"\nallow = ["read"]\n',
             store.section(lake),
             table("numbers", f"s3://{lake}/numbers/", "parquet"),
             table("parts", f"s3://{lake}/parts/", "parquet", 'partitions = ["year int"]'),
@@ -171,6 +175,25 @@ def test_no_setting_and_no_plan_shows_the_store(ask, store):
         shown = repr(ask(sql))
         for hidden in [store.id, store.key, store.address.removeprefix("http://")]:
             assert hidden not in shown, sql
+
+
+def external(name, location):
+    return f"CREATE EXTERNAL TABLE {name} STORED AS CSV LOCATION '{location}' OPTIONS ('format.has_header' 'true')"
+
+
+@needs_a_cluster_that_reads
+def test_a_file_below_an_allowed_prefix_can_be_made_a_table(ask, name, store):
+    ask(external(name, f"s3://{store.bucket}/drop/rates.csv"))
+    assert ask(f"SELECT code, rate FROM {name}") == [("CHF", 0.9)]
+
+
+def test_what_is_not_below_an_allowed_prefix_is_no_table(own, received, name, store):
+    with own.adbc() as connection, connection.cursor() as cursor:
+        cursor.execute(external(name, f"s3://{store.bucket}/drop/rates.csv"))
+        for place in ("safe/rates.csv", "drop/../safe/rates.csv", "drop/%2e%2e/safe/rates.csv", "drop/%2E./safe/rates.csv"):
+            sql = external(f"{name}_safe", f"s3://{store.bucket}/{place}")
+            error = refused(received, place, lambda sql=sql: cursor.execute(sql))
+            assert "the location is not one that you may read" in str(error), error
 
 
 def test_what_is_not_configured_is_not_reached(own, received, name, store):

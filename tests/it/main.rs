@@ -21,6 +21,7 @@ mod handles;
 mod handshake;
 mod http2;
 mod jwt;
+mod kept;
 mod leak;
 mod lifecycle;
 mod limits;

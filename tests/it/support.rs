@@ -37,6 +37,7 @@ use portcullis::listen::{Network, Transport};
 use portcullis::logging;
 use portcullis::seal::Sealer;
 use portcullis::server::{Catalogs, Running, Server};
+use portcullis::storage::Keeping;
 use portcullis::stores::Stores;
 use portcullis::tls::{ClientAuth, MinVersion, TlsIdentity};
 use portcullis_auth::{Action, Clock, Secret, SystemClock, TestClock};
@@ -139,6 +140,8 @@ pub(crate) struct Settings {
     pub(crate) sharing: Sharing,
     pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) audit: Audit,
+    /// Where tables are kept.
+    pub(crate) keeping: Keeping,
 }
 
 impl Settings {
@@ -174,6 +177,7 @@ impl Settings {
             sharing: Sharing::Alone,
             trusted_proxies: Vec::new(),
             audit: Audit::off(),
+            keeping: Keeping::Nowhere,
         }
     }
 }
@@ -223,6 +227,7 @@ impl Gate {
             ),
             session: settings.session,
             limits: settings.limits,
+            keeping: settings.keeping,
             authorizer: Arc::clone(&grants) as _,
             sharing: settings.sharing,
             trusted_proxies: settings.trusted_proxies,

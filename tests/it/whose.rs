@@ -12,4 +12,4 @@ mod lineitem;
 mod matrix;
 mod policy;
 mod secrets;
-mod ways;
+pub(crate) mod ways;

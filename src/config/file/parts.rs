@@ -19,7 +19,7 @@ use crate::config::error::Problem;
 use crate::config::{
     Allow, Audit, AuditTarget, CertificateRole, ClientAuth, ClientCertificates, Cluster, Config, Embedded, Format,
     Home, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Revocations, RoleLimits, SealKeys, Server, Session,
-    Table, TlsFiles, TlsVersion, Transport, WorkDir,
+    Storage, Table, TlsFiles, TlsVersion, Transport, WorkDir,
 };
 
 /// The whole file; `None` after a finding without which there is no configuration.
@@ -34,6 +34,7 @@ pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Optio
     let grants = grants::grants(root);
     let stores = stores::stores(root, around);
     let locations = root.sections("location", |section| location(section, around, &stores));
+    let storage = root.section("storage", |section| storage(section, around, &stores));
     let tables = root.section("catalog", |section| tables(section, around, &stores));
 
     if let (Some((at, server)), Some(chain)) = (&server, &chain) {
@@ -53,6 +54,7 @@ pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Optio
         limits,
         log,
         object_stores,
+        storage,
         grants,
         locations,
         tables,
@@ -413,6 +415,13 @@ fn log(section: &mut Section<'_>) -> Log {
         level: section.optional("level", default.level, values::word(LEVELS)),
         format: section.optional("format", default.format, values::word(FORMATS)),
     }
+}
+
+/// `[storage]`.
+fn storage(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores) -> Storage {
+    section.optional("managed", Storage::Nowhere, |item| {
+        stores.known(values::prefix(values::text(item)?, &around.dir)?).map(Storage::Managed)
+    })
 }
 
 /// One `[[location]]`.

@@ -23,6 +23,7 @@ use super::*;
 use crate::catalog::guarded::{Viewer, Visible};
 use crate::sql::{access, identity_functions};
 use crate::status::Class;
+use crate::storage::Keeping;
 
 /// Rows of one region, and a column masked, for everybody but the owner.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Gate {
         let mut state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config)
-            .with_catalog_list(Arc::new(Visible::new(catalogs, viewer)))
+            .with_catalog_list(Arc::new(Visible::new(catalogs, Arc::new(viewer))))
             .build();
         for function in identity_functions(&principal) {
             state.register_udf(function).unwrap();
@@ -122,7 +123,7 @@ impl Gate {
 
     async fn planned(&self, sql: &str) -> Result<LogicalPlan, Failure> {
         let plan = self.state.create_logical_plan(sql).await.map_err(|error| failure::of_planning(&error))?;
-        let asker = Asker::new(&self.state, &self.principal, self.authorizer.as_ref());
+        let asker = Asker::new(&self.state, &self.principal, self.authorizer.as_ref(), &Keeping::Nowhere);
         enforce(access::authorize(plan, &asker)?, &asker)
     }
 

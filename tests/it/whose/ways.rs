@@ -454,6 +454,12 @@ const FILES: &[&str] = &[
     "SELECT * FROM generate_series(1, 2)",
     "COPY (SELECT 1) TO '/tmp/portcullis-copied.csv' STORED AS CSV",
     "COPY (SELECT 1) TO 's3://unknown/x' STORED AS PARQUET PARTITIONED BY (a)",
+    "COPY (SELECT 1 AS a) TO '{root}/inbox/new.csv' STORED AS CSV",
+    "COPY (SELECT 1 AS a) TO '{root}/outbox/new.csv' STORED AS CSV",
+    "COPY (SELECT 1 AS a) TO '{root}/inbox/link.csv' STORED AS CSV",
+    "COPY (SELECT 1 AS a) TO '{root}/inbox/../bare.csv' STORED AS CSV",
+    "COPY (SELECT 1 AS a) TO 'file://{root}/inbox/%2e%2e/bare.csv' STORED AS CSV",
+    "COPY (SELECT 1 AS a) TO '{root}/inbox/new.csv' STORED AS CSV OPTIONS ('aws.endpoint' 'https://localhost')",
 ];
 
 /// Statements about the session.

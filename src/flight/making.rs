@@ -1,0 +1,213 @@
+//! Tables that are kept: written, counted and only then published.
+//!
+//! Whatever goes wrong before the last step leaves no table, and what was written for it is removed. Must not
+//! authorize: what is made here was compiled by [`Statements`](crate::sql::Statements).
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::compute::sum;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::parquet::arrow::ArrowWriter;
+use futures::{StreamExt, TryStreamExt};
+
+use super::{Core, jobs, results};
+use crate::backend::{JobResult, Submission};
+use crate::gate::caller::Caller;
+use crate::sql::{Making, Missing, RowsOf, Unmaking, failure, taken};
+use crate::status::{Class, Failure};
+use crate::storage::{Draft, Keeping, Storage, Unpublished};
+use crate::workspace::Workspace;
+
+impl Core {
+    /// Makes a table, and says how many rows are in it.
+    pub(super) async fn make(
+        &self,
+        caller: &Caller,
+        workspace: &Workspace,
+        state: Arc<SessionState>,
+        making: Making,
+    ) -> Result<i64, Failure> {
+        let storage = self.storage()?;
+        let Making { name, draft, schema, unless, rows } = making;
+        // Also when the client goes away meanwhile.
+        let unfinished = Unfinished::of(storage, &draft);
+        let rows = match rows {
+            RowsOf::Nothing => 0,
+            RowsOf::Here(plan) => self.write_here(caller, storage, &draft, &schema, (plan, state)).await?,
+            RowsOf::Cluster(copy) => self.write_there(caller, workspace, &state, copy).await?,
+        };
+        // From here on the storage alone knows whether the rows belong to a table, and nothing interrupts it.
+        unfinished.disarm();
+        let (storage, maker) = (Arc::clone(storage), caller.principal().key().clone());
+        let published = tokio::spawn(async move {
+            let published = storage.publish(&name, &draft, &schema, &maker, unless).await;
+            match &published {
+                Err(Unpublished::Contended | Unpublished::Full | Unpublished::Taken) => storage.discard(&draft).await,
+                // What a store did that failed is not known.
+                Ok(()) | Err(Unpublished::Gone | Unpublished::Store(_)) => (),
+            }
+            published.map_err(|unpublished| match unpublished {
+                Unpublished::Taken => taken(&name),
+                Unpublished::Contended | Unpublished::Full | Unpublished::Gone | Unpublished::Store(_) => {
+                    not_kept(unpublished)
+                }
+            })
+        });
+        published.await.map_err(Failure::internal)?.map(|()| rows)
+    }
+
+    /// Takes a kept table away.
+    pub(super) async fn unmake(&self, unmaking: Unmaking) -> Result<i64, Failure> {
+        let Unmaking { name, missing } = unmaking;
+        match (self.storage()?.withdraw(&name).await, missing) {
+            (Ok(()), _) | (Err(Unpublished::Gone), Missing::Fine) => Ok(0),
+            (Err(Unpublished::Gone), Missing::Wrong) => {
+                Err(Failure::about_request(Class::InvalidArgument, format!("table `{}` does not exist", name.table)))
+            }
+            (Err(unpublished), _) => Err(not_kept(unpublished)),
+        }
+    }
+
+    fn storage(&self) -> Result<&Arc<Storage>, Failure> {
+        match &self.keeping {
+            Keeping::At(storage) => Ok(storage),
+            Keeping::Nowhere => Err(Failure::internal("a table was to be made, and there is no place for it")),
+        }
+    }
+
+    async fn write_there(
+        &self,
+        caller: &Caller,
+        workspace: &Workspace,
+        state: &SessionState,
+        copy: LogicalPlan,
+    ) -> Result<i64, Failure> {
+        let owner = caller.principal().key();
+        let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
+        let submission = Submission {
+            session: workspace.backend_session().clone(),
+            config: state.config().clone(),
+            plan: copy,
+            label: format!("portcullis-{}", caller.request()),
+        };
+        let finished = jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await?;
+        let count = tokio::time::timeout(COUNT, self.count_in(finished.result)).await;
+        jobs::clean(self.backend.as_ref(), &finished.job).await;
+        count.map_err(|_| Failure::new(Class::Unavailable, "the cluster did not say how many rows it wrote"))?
+    }
+
+    /// The one number that a COPY answers with.
+    async fn count_in(&self, result: JobResult) -> Result<i64, Failure> {
+        let schema = Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]));
+        let messages = results::of_parts(schema, Arc::clone(&self.backend), result.parts)
+            .map_err(|failure| FlightError::ExternalError(Box::new(Told(failure))));
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(messages);
+        let mut total = 0_u64;
+        while let Some(batch) = batches.try_next().await.map_err(Failure::internal)? {
+            let counts = batch.columns().first().and_then(|column: &ArrayRef| column.as_primitive_opt::<UInt64Type>());
+            let counts = counts.ok_or_else(|| Failure::internal("a COPY did not answer with a count"))?;
+            total = total.saturating_add(sum(counts).unwrap_or_default());
+        }
+        i64::try_from(total).map_err(Failure::internal)
+    }
+
+    async fn write_here(
+        &self,
+        caller: &Caller,
+        storage: &Storage,
+        draft: &Draft,
+        schema: &SchemaRef,
+        (plan, state): (LogicalPlan, Arc<SessionState>),
+    ) -> Result<i64, Failure> {
+        let owner = caller.principal().key();
+        let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
+        let written = async {
+            let mut file = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), None).map_err(Failure::internal)?;
+            let mut rows = 0_usize;
+            let mut batches = self.local.run(plan, state);
+            while let Some(batch) = batches.next().await {
+                let batch = batch.map_err(|error| failure::of_execution(&error))?;
+                let batch = results::conform(&batch, schema)?;
+                rows = rows.saturating_add(batch.num_rows());
+                file.write(&batch).map_err(Failure::internal)?;
+                if file.memory_size().saturating_add(file.bytes_written()) > MOST_HERE {
+                    return Err(Failure::new(
+                        Class::ResourceExhausted,
+                        "a table of constants may not be that large; make it from tables",
+                    ));
+                }
+            }
+            let content = file.into_inner().map_err(Failure::internal)?;
+            if rows > 0 {
+                storage.write(draft, content).await.map_err(Failure::internal)?;
+            }
+            i64::try_from(rows).map_err(Failure::internal)
+        };
+        tokio::time::timeout(self.limits.timeout, written).await.unwrap_or_else(|_| {
+            Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the server's time for a query"))
+        })
+    }
+}
+
+fn not_kept(unpublished: Unpublished) -> Failure {
+    match unpublished {
+        Unpublished::Contended => Failure::new(
+            Class::Unavailable,
+            "a table of that name is made and dropped by others at the same time; try again",
+        ),
+        Unpublished::Full => {
+            Failure::new(Class::ResourceExhausted, "this server keeps no more tables; drop some first")
+        }
+        Unpublished::Store(error) => {
+            Failure::new(Class::Unavailable, "the place where tables are kept is away for the moment").because(error)
+        }
+        Unpublished::Gone | Unpublished::Taken => Failure::internal(unpublished),
+    }
+}
+
+/// What is written for a table that is not one yet; removed when it does not become one.
+struct Unfinished<'a> {
+    what: Option<(&'a Arc<Storage>, &'a Draft)>,
+}
+
+impl<'a> Unfinished<'a> {
+    fn of(storage: &'a Arc<Storage>, draft: &'a Draft) -> Self {
+        Self { what: Some((storage, draft)) }
+    }
+
+    fn disarm(mut self) {
+        self.what = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let Some((storage, draft)) = self.what else { return };
+        // An executor may still be writing; the sweep finds what comes later.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (storage, draft) = (Arc::clone(storage), draft.clone());
+            drop(runtime.spawn(async move { storage.discard(&draft).await }));
+        }
+    }
+}
+
+/// A failure on its way through a decoder.
+#[derive(Debug)]
+struct Told(Failure);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.sentence())
+    }
+}
+
+impl std::error::Error for Told {}
+
+/// What a table of constants may take in memory, in bytes.
+const MOST_HERE: usize = 64 * 1024 * 1024;
+const COUNT: std::time::Duration = std::time::Duration::from_secs(30);
