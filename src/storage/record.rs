@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::ipc::convert::{IpcSchemaEncoder, try_schema_from_flatbuffer_bytes};
+use arrow::ipc::convert::{IpcSchemaEncoder, fb_to_schema};
+use arrow::ipc::root_as_schema;
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -115,7 +116,7 @@ impl Record {
             Written::Dropped => State::Dropped,
             Written::Table { maker, data, schema } => {
                 let bytes = BASE64_STANDARD.decode(schema).map_err(|error| error.to_string())?;
-                let schema = try_schema_from_flatbuffer_bytes(&bytes).map_err(|error| error.to_string())?;
+                let schema = fb_to_schema(root_as_schema(&bytes).map_err(|error| error.to_string())?);
                 let data = DataId::parse(&data).ok_or("its rows have no name of ours")?;
                 State::Table { maker, data, schema: Arc::new(schema) }
             }
