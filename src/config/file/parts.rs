@@ -33,8 +33,8 @@ pub(super) fn config(root: &mut Section<'_>, around: &Surroundings<'_>) -> Optio
     let log = root.section("log", log);
     let grants = grants::grants(root);
     let stores = stores::stores(root, around);
-    let locations = root.sections("location", |section| location(section, around, &stores));
     let storage = root.section("storage", |section| storage(section, around, &stores));
+    let locations = root.sections("location", |section| location(section, around, &stores, &storage));
     let tables = root.section("catalog", |section| tables(section, around, &stores));
 
     if let (Some((at, server)), Some(chain)) = (&server, &chain) {
@@ -425,9 +425,23 @@ fn storage(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores
 }
 
 /// One `[[location]]`.
-fn location(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores) -> Option<Location> {
+fn location(
+    section: &mut Section<'_>,
+    around: &Surroundings<'_>,
+    stores: &Stores,
+    storage: &Storage,
+) -> Option<Location> {
     const ACCESSES: &[(&str, Allow)] = &[("read", Allow::Read), ("write", Allow::Write)];
-    let prefix = section.required("prefix", |item| stores.known(values::prefix(values::text(item)?, &around.dir)?));
+    let prefix = section.required("prefix", |item| {
+        let written = values::text(item)?;
+        let prefix = stores.known(values::prefix(written, &around.dir)?)?;
+        match storage {
+            Storage::Managed(kept) if overlap(kept, &prefix) => {
+                Err(values::rule(written, "reaches into `storage.managed`, where everybody's tables are"))
+            }
+            Storage::Managed(_) | Storage::Nowhere => Ok(prefix),
+        }
+    });
     let to = grants::grantees(section);
     let allow = section.required_list("allow", values::word(ACCESSES));
     let to = non_empty(to?);
@@ -436,6 +450,11 @@ fn location(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Store
         .map(|(_, access)| access)
         .reduce(|one, other| if one == other { one } else { Allow::ReadWrite });
     Some(Location { prefix: prefix?, to: to?, allow: allow? })
+}
+
+/// Whether one place is in the other; both end with `/`.
+fn overlap(one: &Url, other: &Url) -> bool {
+    one.as_str().starts_with(other.as_str()) || other.as_str().starts_with(one.as_str())
 }
 
 /// `[catalog.<catalog>.<schema>.<table>]`.
