@@ -43,7 +43,7 @@ use prost::Message;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request};
 
@@ -270,6 +270,8 @@ impl Latencies {
 async fn guess(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, Failed> {
     let mut guesses = JoinSet::new();
     let mut tick = tokio::time::interval(Duration::from_millis(2));
+    // Late is late: what was missed must not come all at once.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let from = Ipv4Addr::new(10, 66, 66, 66);
     let client = Client::connect(gate, from, basic("alice", "0")).await?;
     for number in 0..seconds * 500 {
@@ -285,6 +287,7 @@ async fn spray(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, 
     let mut guesses = JoinSet::new();
     let each = Duration::from_secs(seconds) / SPRAY;
     let mut tick = tokio::time::interval(each);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0..SPRAY {
         tick.tick().await;
         let from = Ipv4Addr::from(0x0b00_0000 + number);

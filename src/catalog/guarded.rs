@@ -166,7 +166,7 @@ pub(crate) struct Guarded {
 pub(crate) enum Owner {
     /// A catalog's: the policy decides.
     Catalog(FullName),
-    /// A table that somebody made and that is kept: its maker may do with it what it likes, others what the policy says.
+    /// Somebody's, who made it to be kept: its maker may do with it what it likes, others what the policy says.
     Kept(FullName, Maker),
     /// The session's own: it may do with it what it likes.
     Session,

@@ -5,18 +5,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
-use arrow::compute::sum;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::error::FlightError;
+use arrow::datatypes::SchemaRef;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::parquet::arrow::ArrowWriter;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 
 use super::{Core, jobs, results};
-use crate::backend::{JobResult, Submission};
+use crate::backend::Submission;
 use crate::gate::caller::Caller;
 use crate::sql::{Making, Missing, RowsOf, Unmaking, failure, taken};
 use crate::status::{Class, Failure};
@@ -96,24 +92,10 @@ impl Core {
             label: format!("portcullis-{}", caller.request()),
         };
         let finished = jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await?;
-        let count = tokio::time::timeout(COUNT, self.count_in(finished.result)).await;
+        let count = tokio::time::timeout(COUNT, results::total(self.backend.as_ref(), finished.result.parts)).await;
         jobs::clean(self.backend.as_ref(), &finished.job).await;
-        count.map_err(|_| Failure::new(Class::Unavailable, "the cluster did not say how many rows it wrote"))?
-    }
-
-    /// The one number that a COPY answers with.
-    async fn count_in(&self, result: JobResult) -> Result<i64, Failure> {
-        let schema = Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]));
-        let messages = results::of_parts(schema, Arc::clone(&self.backend), result.parts)
-            .map_err(|failure| FlightError::ExternalError(Box::new(Told(failure))));
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(messages);
-        let mut total = 0_u64;
-        while let Some(batch) = batches.try_next().await.map_err(Failure::internal)? {
-            let counts = batch.columns().first().and_then(|column: &ArrayRef| column.as_primitive_opt::<UInt64Type>());
-            let counts = counts.ok_or_else(|| Failure::internal("a COPY did not answer with a count"))?;
-            total = total.saturating_add(sum(counts).unwrap_or_default());
-        }
-        i64::try_from(total).map_err(Failure::internal)
+        let lost = |_| Failure::new(Class::Unavailable, "the cluster did not say how many rows it wrote");
+        i64::try_from(count.map_err(lost)??).map_err(Failure::internal)
     }
 
     async fn write_here(
@@ -195,18 +177,6 @@ impl Drop for Unfinished<'_> {
         }
     }
 }
-
-/// A failure on its way through a decoder.
-#[derive(Debug)]
-struct Told(Failure);
-
-impl std::fmt::Display for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.sentence())
-    }
-}
-
-impl std::error::Error for Told {}
 
 /// What a table of constants may take in memory, in bytes.
 const MOST_HERE: usize = 64 * 1024 * 1024;

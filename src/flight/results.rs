@@ -6,15 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::Buffer;
-use arrow::compute::cast;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::compute::{cast, sum};
+use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use arrow::ipc::reader::{read_dictionary, read_record_batch};
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow::ipc::{MessageHeader, root_as_message};
 use arrow_flight::{FlightData, SchemaAsIpc};
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 
 use crate::backend::{IpcMessage, PartStream, QueryBackend, ResultPart};
 use crate::sql::failure;
@@ -51,6 +51,25 @@ pub(super) fn of_parts(declared: SchemaRef, backend: Arc<dyn QueryBackend>, part
             Err(error) => futures::stream::iter([Err(failure::of_backend(error))]).boxed(),
         });
     futures::stream::iter([Ok(first)]).chain(rest).boxed()
+}
+
+/// The numbers in the first column of a job's result, all together: what a COPY answers with.
+pub(super) async fn total(backend: &dyn QueryBackend, parts: Vec<ResultPart>) -> Result<u64, Failure> {
+    let mut total = 0_u64;
+    for part in parts {
+        let PartStream { schema, mut messages } = backend.fetch(&part).await.map_err(failure::of_backend)?;
+        while let Some(message) = messages.try_next().await.map_err(failure::of_backend)? {
+            let header = root_as_message(&message.header).map_err(Failure::internal)?;
+            let Some(batch) = header.header_as_record_batch() else { continue };
+            let (body, schema) = (Buffer::from(message.body), Arc::clone(&schema));
+            let rows = read_record_batch(&body, batch, schema, &HashMap::new(), None, &header.version())
+                .map_err(Failure::internal)?;
+            let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>());
+            let numbers = numbers.ok_or_else(|| Failure::internal("a result was to be a number and is not"))?;
+            total = total.saturating_add(sum(numbers).unwrap_or_default());
+        }
+    }
+    Ok(total)
 }
 
 /// The rows of a record batch; anything else has none.

@@ -1,5 +1,5 @@
 //! Kept tables: there whole or not at all, whoever writes at the same time and whatever ends in between.
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
 use std::path::{Path as LocalPath, PathBuf};
 

@@ -604,6 +604,21 @@ def test_a_view_lives_in_the_session(connection, cursor, name):
     assert rows(cursor, f"SELECT count(*) FROM information_schema.tables WHERE table_name = '{name}'") == [(0,)]
 
 
+def test_a_table_that_is_made_is_there_for_every_connection(connection, connect, cursor, refusal, name):
+    made = f"CREATE TABLE {name} AS SELECT n_name, count(*) AS n FROM nation JOIN customer ON n_nationkey = c_nationkey"
+    assert rows(cursor, f"{made} GROUP BY n_name") == [(25,)]
+    try:
+        with connect().cursor() as other:
+            customers = rows(other, "SELECT count(*) FROM customer")
+            assert rows(other, f"SELECT sum(n) FROM tpch.public.{name}") == customers
+            assert name in objects(connection, depth="tables", table_name_filter=name)["tpch"]["public"]
+        error = refusal(lambda: rows(cursor, f"CREATE TABLE {name} AS SELECT 1 AS a"))
+        assert code(error) == INVALID_ARGUMENT and "already exists" in str(error)
+    finally:
+        cursor.execute(f"DROP TABLE {name}")
+    assert rows(cursor, f"SELECT count(*) FROM information_schema.tables WHERE table_name = '{name}'") == [(0,)]
+
+
 def test_a_view_over_a_missing_table_is_refused(cursor, refusal, name):
     error = refusal(lambda: rows(cursor, f"CREATE VIEW {name} AS SELECT * FROM no_such_table"))
     assert code(error) in (INVALID_ARGUMENT, NOT_FOUND)

@@ -49,6 +49,11 @@ fn person(gate: &Gate, name: &str) -> Client {
     gate.client(&Login::pair(name))
 }
 
+async fn columns(client: &Client, table: &str) -> Vec<String> {
+    let columns = "SELECT column_name, data_type, is_nullable FROM information_schema.columns";
+    client.text(&format!("{columns} WHERE table_name = '{table}' ORDER BY 1")).await.unwrap()
+}
+
 /// Folders with rows in them.
 fn data(folder: &Path) -> usize {
     std::fs::read_dir(folder.join("data")).map_or(0, |entries| entries.count())
@@ -63,8 +68,9 @@ fn what_a_query_finds_becomes_a_table_that_outlives_the_session_and_the_gate() {
         let made =
             alice.update("CREATE TABLE big AS SELECT n_name, n_regionkey FROM nation WHERE n_regionkey = 3").await;
         assert_eq!(made.unwrap(), 5);
-        let count = alice.text("CREATE TABLE joined AS SELECT r_name, count(*) AS n FROM region JOIN nation ON r_regionkey = n_regionkey GROUP BY r_name").await;
-        assert_eq!(count.unwrap(), ["5"], "by GetFlightInfo, with its count as the row");
+        let joined = "CREATE TABLE joined AS SELECT r_name, count(*) AS n FROM region JOIN nation \
+                      ON r_regionkey = n_regionkey GROUP BY r_name";
+        assert_eq!(alice.text(joined).await.unwrap(), ["5"], "by GetFlightInfo, with its count as the row");
         let handle = alice.prepare("CREATE TABLE some AS SELECT * FROM orders WHERE o_orderkey < 100").await.unwrap();
         assert!(handle.dataset_schema.is_empty(), "a statement without rows");
 
@@ -78,12 +84,9 @@ fn what_a_query_finds_becomes_a_table_that_outlives_the_session_and_the_gate() {
             assert_eq!(client.text("SELECT sum(n) FROM joined").await.unwrap(), ["25"]);
             let joined = "SELECT count(*) FROM big JOIN region ON n_regionkey = r_regionkey";
             assert_eq!(client.text(joined).await.unwrap(), ["5"]);
-            let (names, kinds) = (
-                "SELECT table_name FROM information_schema.tables WHERE table_name IN ('big', 'joined')",
-                "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_name = 'joined' ORDER BY 1",
-            );
+            let names = "SELECT table_name FROM information_schema.tables WHERE table_name IN ('big', 'joined')";
             assert_eq!(client.text(names).await.unwrap().len(), 2);
-            assert_eq!(client.text(kinds).await.unwrap(), ["n|NO", "r_name|NO"]);
+            assert_eq!(columns(client, "joined").await, ["n|Int64|NO", "r_name|Utf8|NO"]);
         }
     });
 }
@@ -100,16 +103,11 @@ fn a_table_is_made_of_columns_of_constants_and_of_nothing() {
         );
         assert_eq!(alice.text("SELECT count(*) FROM empty").await.unwrap(), ["0"]);
         assert_eq!(alice.text("SELECT a, b, c FROM empty").await.unwrap(), [""; 0]);
-        assert_eq!(
-            alice.text("SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = 'empty' ORDER BY 1").await.unwrap(),
-            ["a|Int64|NO", "b|Utf8|YES", "c|Decimal128(10, 2)|YES"]
-        );
+        assert_eq!(columns(&alice, "empty").await, ["a|Int64|NO", "b|Utf8|YES", "c|Decimal128(10, 2)|YES"]);
         assert_eq!(alice.update("CREATE TABLE three AS VALUES (1, 'x'), (2, 'y'), (3, NULL)").await.unwrap(), 3);
         assert_eq!(alice.text("SELECT * FROM three ORDER BY 1").await.unwrap(), ["1|x", "2|y", "3|"]);
-        assert_eq!(
-            alice.update("CREATE TABLE names AS SELECT table_name FROM information_schema.tables").await.unwrap() > 3,
-            true
-        );
+        let names = "CREATE TABLE names AS SELECT table_name FROM information_schema.tables";
+        assert!(alice.update(names).await.unwrap() > 3);
         assert_eq!(
             alice.update("CREATE TABLE none AS SELECT n_name FROM nation WHERE n_regionkey > 99").await.unwrap(),
             0

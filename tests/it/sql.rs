@@ -1,24 +1,34 @@
 //! What a statement may do: what is refused and as what, where files may be read, and the caps that keep the process
 //! alive.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis::config::{Allow, Grantee, Location, NonEmpty};
+use portcullis::config::{Allow, Grant, Grantee, Location, NonEmpty};
+use portcullis_auth::Action;
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 use url::Url;
 
 use crate::support::client::{Client, code};
 use crate::support::login::Login;
-use crate::support::{Gate, Settings, directory, on_runtime};
+use crate::support::{Gate, Settings, directory, on_runtime, reading};
 
 #[test]
 fn what_is_not_built_is_refused_by_its_name() {
     on_runtime(async {
-        let gate = Gate::shared().await;
+        // Somebody who may do all of it: others are refused before.
+        let allowed = Grant { allow: BTreeSet::from(Action::ALL), ..reading("*", Grantee::Everyone) };
+        let place = Location {
+            prefix: Url::from_directory_path(directory()).unwrap(),
+            to: NonEmpty { first: Grantee::Everyone, rest: Vec::new() },
+            allow: Allow::ReadWrite,
+        };
+        let settings = Settings { grants: vec![allowed], locations: vec![place], ..Settings::shared().await };
+        let gate = Gate::start(settings).await;
         let client = gate.client(&Login::key("alice"));
         assert_eq!(client.text("SELECT count(*) FROM nation").await.unwrap(), ["25"]);
         let target = directory().join("copied");

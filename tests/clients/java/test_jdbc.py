@@ -538,6 +538,18 @@ def test_ddl_and_settings_are_updates(connection, statement, name):
     assert statement.getUpdateCount() == 0
 
 
+def test_a_table_that_is_made_answers_with_its_rows(connection, statement, refusal, name):
+    made = f"CREATE TABLE {name} AS SELECT n_name, n_regionkey FROM nation WHERE n_regionkey = 3"
+    assert statement.executeUpdate(made) == 5
+    try:
+        assert ask(statement, f"SELECT count(*) FROM {name} JOIN region ON n_regionkey = r_regionkey") == [(5,)]
+        found = records(connection.getMetaData().getTables(None, "public", name.replace("_", "\\_"), ["TABLE"]))
+        assert [(row["TABLE_NAME"], row["TABLE_TYPE"]) for row in found] == [(name, "TABLE")]
+        assert "already exists" in refusal(lambda: statement.executeUpdate(made))
+    finally:
+        assert statement.executeUpdate(f"DROP TABLE {name}") == 0
+
+
 def test_an_update_is_not_a_query(connection, statement, refusal, name):
     statement.executeUpdate(f"CREATE VIEW {name} AS SELECT 1 AS one")
     text = refusal(lambda: statement.executeQuery(f"DROP VIEW {name}"))
