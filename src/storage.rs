@@ -305,10 +305,9 @@ impl Storage {
     /// The tables of a schema, by name.
     fn in_schema(&self, catalog: &str, schema: &str) -> Vec<String> {
         let now = self.now();
-        let there = now.iter().filter(|(name, entry)| {
-            name.catalog == catalog && name.schema == schema && matches!(entry.state, Standing::There(_))
-        });
-        there.map(|(name, _)| name.table.clone()).collect()
+        let first = FullName { catalog: catalog.to_owned(), schema: schema.to_owned(), table: String::new() };
+        let own = now.range(first..).take_while(|(name, _)| name.catalog == catalog && name.schema == schema);
+        own.filter(|(_, entry)| matches!(entry.state, Standing::There(_))).map(|(name, _)| name.table.clone()).collect()
     }
 
     fn count(&self) -> usize {
