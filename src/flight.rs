@@ -48,7 +48,6 @@ use crate::local::Local;
 use crate::seal::Sealer;
 use crate::sql::Statements;
 use crate::status::{Class, Failure};
-use crate::storage::Keeping;
 use crate::workspace::{Template, Workspace};
 
 /// Everything the service needs, made once.
@@ -64,8 +63,6 @@ pub struct Parts {
     pub statements: Statements,
     /// Where new sessions start.
     pub template: Template,
-    /// Where tables can be kept.
-    pub keeping: Keeping,
     /// Runs what needs no cluster.
     pub local: Local,
     /// Limits of queries.
@@ -109,7 +106,6 @@ pub struct Core {
     handles: Handles,
     statements: Statements,
     template: Arc<Template>,
-    keeping: Keeping,
     local: Local,
     limits: QueryLimits,
     audit: Audit,
@@ -128,7 +124,6 @@ impl Core {
             handles,
             statements: parts.statements,
             template: Arc::new(parts.template),
-            keeping: parts.keeping,
             local: parts.local,
             limits: parts.limits,
             audit: parts.audit,

@@ -216,7 +216,6 @@ impl Server {
                 session: Arc::clone(&session),
                 sql_depth: self.limits.sql_depth,
             },
-            keeping: self.keeping.clone(),
             local,
             audit: self.audit.clone(),
             limits: QueryLimits {

@@ -38,7 +38,7 @@ use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
 use crate::slots::{Full, Room, Slots};
 use crate::status::{Class, Failure};
-use crate::storage::{FullName, Keeping};
+use crate::storage::{FullName, Keeping, Storage};
 use crate::workspace::Workspace;
 
 /// Compiles SQL within the limits of the configuration.
@@ -95,6 +95,9 @@ pub enum Work {
 /// A kept table that is to go.
 #[derive(Clone, Debug)]
 pub struct Unmaking {
+    /// Where it is kept.
+    pub(crate) storage: Arc<Storage>,
+    /// Its name.
     pub(crate) name: FullName,
     /// Whether it may be gone already.
     pub(crate) missing: Missing,

@@ -5,28 +5,24 @@
 //! fails when somebody else was first. So a table is there whole or not at all, whatever ends in between, and several
 //! gates may keep their tables in one place. Knows who made a table and must not decide who may use it.
 
+mod place;
 mod record;
 mod sweep;
 mod tables;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::error::DataFusionError;
-use datafusion::execution::object_store::ObjectStoreRegistry;
-use datafusion::object_store::path::Path;
-use datafusion::object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use parking_lot::RwLock;
-use percent_encoding::percent_decode_str;
 use portcullis_auth::{Clock, IdentityKey, TableName};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use self::place::{Newest, Place, Put};
 use self::record::{DataId, Record, State};
 use self::tables::Kept;
 use crate::stores::Stores;
@@ -45,10 +41,19 @@ pub enum Keeping {
 
 /// The place for tables, and what is known to be in it.
 pub struct Storage {
-    store: Arc<dyn ObjectStore>,
-    place: Url,
-    prefix: Path,
+    place: Place,
     known: RwLock<Arc<Known>>,
+    bounds: Bounds,
+}
+
+/// What all principals together may have in one place.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    tables: usize,
+    /// With those of tables that were dropped lately.
+    names: usize,
+    /// Records of one name: how often it can be made before the sweep has come by.
+    records: usize,
 }
 
 /// A table's whole name.
@@ -123,9 +128,12 @@ pub(crate) enum Unpublished {
     /// Others publish under the same name all the time.
     #[error("the name was changed by others at the same time")]
     Contended,
-    /// There are as many tables as there may be.
-    #[error("there are {MAX_TABLES} tables")]
+    /// There are as many tables, or names of tables, as there may be.
+    #[error("there are too many tables")]
     Full,
+    /// The name was made and dropped as often as it may be.
+    #[error("the name was made too often")]
+    Worn,
     /// What the store said; may hold places.
     #[error(transparent)]
     Store(#[from] StorageError),
@@ -137,6 +145,9 @@ pub enum StorageError {
     /// The store failed.
     #[error("storage.managed: {0}")]
     Store(#[from] datafusion::object_store::Error),
+    /// The store did not answer in time.
+    #[error("storage.managed: the store does not answer in time")]
+    Late,
     /// The place is not one of a store that is known.
     #[error("storage.managed: {0}")]
     Place(String),
@@ -155,21 +166,20 @@ impl Storage {
     ///
     /// When the store does not answer, or holds records that this version does not understand.
     pub async fn open(place: Url, stores: &Stores) -> Result<Self, StorageError> {
-        let unusable = |error: &dyn fmt::Display| StorageError::Place(error.to_string());
-        if let Ok(folder) = place.to_file_path() {
-            std::fs::create_dir_all(&folder).map_err(|error| unusable(&error))?;
-        }
-        let store = stores.get_store(&place).map_err(|error: DataFusionError| unusable(&error.strip_backtrace()))?;
-        let prefix = Path::from_url_path(place.path()).map_err(|error| unusable(&error))?;
-        let storage = Self { store, place, prefix, known: RwLock::default() };
+        let storage = Self { place: Place::open(place, stores)?, known: RwLock::default(), bounds: BOUNDS };
         storage.refresh().await?;
         Ok(storage)
+    }
+
+    /// Whether a statement that names `location` would reach into everybody's tables.
+    pub(crate) fn overlaps(&self, location: &Url) -> bool {
+        self.place.overlaps(location)
     }
 
     /// A new place for rows.
     pub(crate) fn draft(&self) -> Result<Draft, StorageError> {
         let data = DataId::random().ok_or(StorageError::Random)?;
-        let place = self.place_of(&data)?;
+        let place = self.place.url_of(&data)?;
         Ok(Draft { data, place })
     }
 
@@ -185,23 +195,24 @@ impl Storage {
         let record = Record::table(Maker::from(maker), draft.data.clone(), schema);
         let text = record.to_json().map_err(|error| StorageError::Record(name.table.clone(), error.to_string()))?;
         for _ in 0..ATTEMPTS {
-            let (version, there) = match self.newest(name).await? {
+            let (version, there) = match self.place.newest(name).await? {
                 // A store may have done what it did not say it did.
-                Some((version, found)) if found == record => {
+                Some(Newest { version, record: found, .. }) if found == record => {
                     self.learn(name, Entry { version, state: self.standing(&record)? });
                     return Ok(());
                 }
-                Some((version, found)) => (version, found.is_table()),
+                Some(newest) if newest.records >= self.bounds.records => return Err(Unpublished::Worn),
+                Some(newest) => (newest.version, newest.record.is_table()),
                 None => (0, false),
             };
             if there && unless == Unless::Taken {
                 return Err(Unpublished::Taken);
             }
-            if !there && self.count() >= MAX_TABLES {
+            if !there && !self.has_room_for(name) {
                 return Err(Unpublished::Full);
             }
             let version = version.saturating_add(1);
-            if self.put(name, version, &text).await? == Put::Done {
+            if self.place.put(name, version, &text).await? == Put::Done {
                 self.learn(name, Entry { version, state: self.standing(&record)? });
                 return Ok(());
             }
@@ -214,9 +225,9 @@ impl Storage {
         let record = Record::dropped();
         let text = record.to_json().map_err(|error| StorageError::Record(name.table.clone(), error.to_string()))?;
         for attempt in 0..ATTEMPTS {
-            let version = match self.newest(name).await? {
-                Some((version, found)) if found.is_table() => version,
-                Some((version, _)) => {
+            let version = match self.place.newest(name).await? {
+                Some(newest) if newest.record.is_table() => newest.version,
+                Some(Newest { version, .. }) => {
                     self.learn(name, Entry { version, state: Standing::Dropped });
                     // By somebody else, or by the attempt before.
                     return if attempt == 0 { Err(Unpublished::Gone) } else { Ok(()) };
@@ -224,7 +235,7 @@ impl Storage {
                 None => return Err(Unpublished::Gone),
             };
             let version = version.saturating_add(1);
-            if self.put(name, version, &text).await? == Put::Done {
+            if self.place.put(name, version, &text).await? == Put::Done {
                 self.learn(name, Entry { version, state: Standing::Dropped });
                 return Ok(());
             }
@@ -234,7 +245,7 @@ impl Storage {
 
     /// Forgets a draft that became no table.
     pub(crate) async fn discard(&self, draft: &Draft) {
-        if let Err(error) = sweep::remove(self, &draft.data).await {
+        if let Err(error) = self.place.remove(&draft.data).await {
             // The sweep finds it.
             tracing::warn!(%error, "the rows of a table that was not made are still there");
         }
@@ -242,9 +253,7 @@ impl Storage {
 
     /// Writes one file of a draft.
     pub(crate) async fn write(&self, draft: &Draft, content: Vec<u8>) -> Result<(), StorageError> {
-        let path = self.data().join(draft.data.as_str()).join("rows.parquet");
-        self.store.put(&path, PutPayload::from(content)).await?;
-        Ok(())
+        self.place.write(&draft.data, content).await
     }
 
     /// Keeps in step with what other gates do, and removes what nobody needs, until `stop`.
@@ -254,35 +263,44 @@ impl Storage {
         abandoned: Duration,
         stop: CancellationToken,
     ) {
-        let mut last_sweep = tokio::time::Instant::now();
-        while stop.run_until_cancelled(tokio::time::sleep(REFRESH)).await.is_some() {
-            if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "the kept tables cannot be looked at");
-            }
-            if last_sweep.elapsed() >= SWEEP {
+        let in_step = async {
+            let mut last_sweep = tokio::time::Instant::now();
+            loop {
+                tokio::time::sleep(REFRESH).await;
+                if let Err(error) = self.refresh().await {
+                    tracing::warn!(%error, "the kept tables cannot be looked at");
+                }
+                if last_sweep.elapsed() < SWEEP {
+                    continue;
+                }
                 last_sweep = tokio::time::Instant::now();
                 let Some(limit) = clock.now().checked_sub(abandoned) else { continue };
-                if let Err(error) = sweep::sweep(&self, limit).await {
+                if let Err(error) = sweep::sweep(&self.place, limit).await {
                     tracing::warn!(%error, "the files of dropped tables cannot be removed");
                 }
             }
-        }
+        };
+        let _stopped = stop.run_until_cancelled(in_step).await;
     }
 
     /// Learns what is there now.
     pub(crate) async fn refresh(&self) -> Result<(), StorageError> {
         let before = self.now();
-        let mut known = Known::new();
-        for (name, version) in self.newest_of_all().await? {
-            let entry = match before.get(&name).filter(|entry| entry.version >= version) {
-                Some(entry) => entry.clone(),
-                None => {
-                    let record = self.get(&name, version).await?;
-                    Entry { version, state: self.standing(&record)? }
+        let newest = self.place.newest_of_all().await?;
+        let mut known: Known = futures::stream::iter(newest)
+            .map(|(name, version)| {
+                let before = before.get(&name).filter(|entry| entry.version >= version).cloned();
+                async move {
+                    let entry = match before {
+                        Some(entry) => entry,
+                        None => Entry { version, state: self.standing(&self.place.get(&name, version).await?)? },
+                    };
+                    Ok::<_, StorageError>((name, entry))
                 }
-            };
-            known.insert(name, entry);
-        }
+            })
+            .buffer_unordered(AT_A_TIME)
+            .try_collect()
+            .await?;
         let mut now = self.known.write();
         // What was published here meanwhile.
         for (name, entry) in now.iter() {
@@ -310,8 +328,9 @@ impl Storage {
         own.filter(|(_, entry)| matches!(entry.state, Standing::There(_))).map(|(name, _)| name.table.clone()).collect()
     }
 
-    fn count(&self) -> usize {
-        self.now().values().filter(|entry| matches!(entry.state, Standing::There(_))).count()
+    fn has_room_for(&self, name: &FullName) -> bool {
+        let now = self.now();
+        tables(&now) < self.bounds.tables && (now.contains_key(name) || now.len() < self.bounds.names)
     }
 
     fn now(&self) -> Arc<Known> {
@@ -330,116 +349,27 @@ impl Storage {
         Ok(match &record.state {
             State::Dropped => Standing::Dropped,
             State::Table { maker, data, schema } => {
-                let kept = Kept::new(maker.clone(), self.place_of(data)?, Arc::clone(schema));
+                let kept = Kept::new(maker.clone(), self.place.url_of(data)?, Arc::clone(schema));
                 let kept = kept.map_err(|error| StorageError::Place(error.strip_backtrace()))?;
                 Standing::There(Arc::new(kept))
             }
         })
     }
-
-    fn place_of(&self, data: &DataId) -> Result<Url, StorageError> {
-        self.place.join(&format!("{DATA}/{}/", data.as_str())).map_err(|error| StorageError::Place(error.to_string()))
-    }
-
-    fn data(&self) -> Path {
-        self.prefix.clone().join(DATA)
-    }
-
-    fn records(&self) -> Path {
-        self.prefix.clone().join(TABLES)
-    }
-
-    fn records_of(&self, name: &FullName) -> Path {
-        self.records().join(name.catalog.as_str()).join(name.schema.as_str()).join(name.table.as_str())
-    }
-
-    fn record_at(&self, name: &FullName, version: u64) -> Path {
-        self.records_of(name).join(format!("{version:020}.json"))
-    }
-
-    /// The newest record of each name.
-    async fn newest_of_all(&self) -> Result<BTreeMap<FullName, u64>, StorageError> {
-        let mut newest = BTreeMap::new();
-        let records = self.records();
-        let mut listed = self.store.list(Some(&records));
-        while let Some(file) = listed.try_next().await? {
-            let Some((name, version)) = record_name(&records, &file.location) else { continue };
-            let known = newest.entry(name).or_insert(version);
-            *known = version.max(*known);
-        }
-        Ok(newest)
-    }
-
-    async fn newest(&self, name: &FullName) -> Result<Option<(u64, Record)>, StorageError> {
-        let records = self.records();
-        let of_name = self.records_of(name);
-        let mut listed = self.store.list(Some(&of_name));
-        let mut newest = None;
-        while let Some(file) = listed.try_next().await? {
-            newest = newest.max(record_name(&records, &file.location).map(|(_, version)| version));
-        }
-        match newest {
-            Some(version) => Ok(Some((version, self.get(name, version).await?))),
-            None => Ok(None),
-        }
-    }
-
-    async fn get(&self, name: &FullName, version: u64) -> Result<Record, StorageError> {
-        let path = self.record_at(name, version);
-        let found = self.store.get(&path).await?;
-        if found.meta.size > MAX_RECORD {
-            return Err(StorageError::Record(path.to_string(), "it is too large".to_owned()));
-        }
-        let text = found.bytes().await?;
-        Record::parse(&text).map_err(|error| StorageError::Record(path.to_string(), error))
-    }
-
-    async fn put(&self, name: &FullName, version: u64, text: &str) -> Result<Put, StorageError> {
-        let options = PutOptions::from(PutMode::Create);
-        let payload = PutPayload::from(text.to_owned().into_bytes());
-        match self.store.put_opts(&self.record_at(name, version), payload, options).await {
-            Ok(_) => Ok(Put::Done),
-            Err(
-                datafusion::object_store::Error::AlreadyExists { .. }
-                | datafusion::object_store::Error::Precondition { .. },
-            ) => Ok(Put::TooLate),
-            Err(error) => Err(error.into()),
-        }
-    }
 }
 
-/// The name and the version that a record's place tells; other files are none of ours.
-fn record_name(records: &Path, file: &Path) -> Option<(FullName, u64)> {
-    let mut parts = file.prefix_match(records)?;
-    let mut part = || parts.next().map(|part| decoded(part.as_ref()));
-    let name = FullName { catalog: part()??, schema: part()??, table: part()?? };
-    let version = part()??.strip_suffix(".json")?.parse().ok()?;
-    Some((name, version))
-}
-
-/// A store's path has its parts escaped.
-fn decoded(part: &str) -> Option<String> {
-    percent_decode_str(part).decode_utf8().ok().map(Cow::into_owned)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Put {
-    Done,
-    TooLate,
+fn tables(known: &Known) -> usize {
+    known.values().filter(|entry| matches!(entry.state, Standing::There(_))).count()
 }
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Storage").field("tables", &self.count()).finish_non_exhaustive()
+        f.debug_struct("Storage").field("tables", &tables(&self.now())).finish_non_exhaustive()
     }
 }
 
-const DATA: &str = "data";
-const TABLES: &str = "tables";
-/// Tables of all principals together.
-const MAX_TABLES: usize = 10_000;
-/// In bytes. The widest table there may be, with long names.
-const MAX_RECORD: u64 = 4 * 1024 * 1024;
+const BOUNDS: Bounds = Bounds { tables: 10_000, names: 20_000, records: 1_000 };
+/// Records that are read at the same time.
+const AT_A_TIME: usize = 16;
 /// Tries to publish under a name that others publish under.
 const ATTEMPTS: usize = 8;
 /// How long another gate's table stays unknown.

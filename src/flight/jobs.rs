@@ -56,7 +56,7 @@ async fn watch(
     let outcome = tokio::select! {
         outcome = follow(&mut statuses, &mut job) => outcome.map_err(failure::of_backend),
         () = tokio::time::sleep_until(ends) => {
-            Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the server's time for a query"))
+            Err(too_late())
         }
         () = gone.cancelled() => Err(Failure::new(Class::Cancelled, "the client went away")),
     };
@@ -113,6 +113,11 @@ pub(super) async fn clean(backend: &dyn QueryBackend, job: &JobId) {
         Ok(Err(error)) => tracing::warn!(%error, "a job's data could not be removed"),
         Err(_) => tracing::warn!("a job's data could not be removed in time"),
     }
+}
+
+/// What is said when `query_timeout` is over, wherever the query runs.
+pub(super) fn too_late() -> Failure {
+    Failure::new(Class::DeadlineExceeded, "the query did not finish within the server's time for a query")
 }
 
 const FIRST_STATUS: Duration = Duration::from_secs(30);

@@ -4,6 +4,7 @@
 //! authorize: what is made here was compiled by [`Statements`](crate::sql::Statements).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SessionState;
@@ -12,11 +13,10 @@ use datafusion::parquet::arrow::ArrowWriter;
 use futures::StreamExt;
 
 use super::{Core, jobs, results};
-use crate::backend::Submission;
 use crate::gate::caller::Caller;
 use crate::sql::{Making, Missing, RowsOf, Unmaking, failure, taken};
 use crate::status::{Class, Failure};
-use crate::storage::{Draft, Keeping, Storage, Unpublished};
+use crate::storage::{Draft, Storage, Unpublished};
 use crate::workspace::Workspace;
 
 impl Core {
@@ -28,30 +28,33 @@ impl Core {
         state: Arc<SessionState>,
         making: Making,
     ) -> Result<i64, Failure> {
-        let storage = self.storage()?;
-        let Making { name, draft, schema, unless, rows } = making;
+        let Making { storage, name, draft, schema, unless, rows } = making;
         // Also when the client goes away meanwhile.
-        let unfinished = Unfinished::of(storage, &draft);
+        let unfinished = Unfinished::of(&storage, &draft);
         let rows = match rows {
             RowsOf::Nothing => 0,
-            RowsOf::Here(plan) => self.write_here(caller, storage, &draft, &schema, (plan, state)).await?,
+            RowsOf::Here(plan) => self.write_here(caller, &storage, &draft, &schema, (plan, state)).await?,
             RowsOf::Cluster(copy) => self.write_there(caller, workspace, &state, copy).await?,
         };
         // From here on the storage alone knows whether the rows belong to a table, and nothing interrupts it.
         unfinished.disarm();
-        let (storage, maker) = (Arc::clone(storage), caller.principal().key().clone());
+        let maker = caller.principal().key().clone();
         let published = tokio::spawn(async move {
             let published = storage.publish(&name, &draft, &schema, &maker, unless).await;
             match &published {
-                Err(Unpublished::Contended | Unpublished::Full | Unpublished::Taken) => storage.discard(&draft).await,
+                Err(Unpublished::Contended | Unpublished::Full | Unpublished::Taken | Unpublished::Worn) => {
+                    storage.discard(&draft).await;
+                }
                 // What a store did that failed is not known.
                 Ok(()) | Err(Unpublished::Gone | Unpublished::Store(_)) => (),
             }
             published.map_err(|unpublished| match unpublished {
                 Unpublished::Taken => taken(&name),
-                Unpublished::Contended | Unpublished::Full | Unpublished::Gone | Unpublished::Store(_) => {
-                    not_kept(unpublished)
-                }
+                Unpublished::Contended
+                | Unpublished::Full
+                | Unpublished::Gone
+                | Unpublished::Store(_)
+                | Unpublished::Worn => not_kept(unpublished),
             })
         });
         published.await.map_err(Failure::internal)?.map(|()| rows)
@@ -59,20 +62,13 @@ impl Core {
 
     /// Takes a kept table away.
     pub(super) async fn unmake(&self, unmaking: Unmaking) -> Result<i64, Failure> {
-        let Unmaking { name, missing } = unmaking;
-        match (self.storage()?.withdraw(&name).await, missing) {
+        let Unmaking { storage, name, missing } = unmaking;
+        match (storage.withdraw(&name).await, missing) {
             (Ok(()), _) | (Err(Unpublished::Gone), Missing::Fine) => Ok(0),
             (Err(Unpublished::Gone), Missing::Wrong) => {
                 Err(Failure::about_request(Class::InvalidArgument, format!("table `{}` does not exist", name.table)))
             }
             (Err(unpublished), _) => Err(not_kept(unpublished)),
-        }
-    }
-
-    fn storage(&self) -> Result<&Arc<Storage>, Failure> {
-        match &self.keeping {
-            Keeping::At(storage) => Ok(storage),
-            Keeping::Nowhere => Err(Failure::internal("a table was to be made, and there is no place for it")),
         }
     }
 
@@ -83,15 +79,7 @@ impl Core {
         state: &SessionState,
         copy: LogicalPlan,
     ) -> Result<i64, Failure> {
-        let owner = caller.principal().key();
-        let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
-        let submission = Submission {
-            session: workspace.backend_session().clone(),
-            config: state.config().clone(),
-            plan: copy,
-            label: format!("portcullis-{}", caller.request()),
-        };
-        let finished = jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await?;
+        let finished = self.on_cluster(caller, workspace, state, copy).await?;
         let count = tokio::time::timeout(COUNT, results::total(self.backend.as_ref(), finished.result.parts)).await;
         jobs::clean(self.backend.as_ref(), &finished.job).await;
         let lost = |_| Failure::new(Class::Unavailable, "the cluster did not say how many rows it wrote");
@@ -106,8 +94,7 @@ impl Core {
         schema: &SchemaRef,
         (plan, state): (LogicalPlan, Arc<SessionState>),
     ) -> Result<i64, Failure> {
-        let owner = caller.principal().key();
-        let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
+        let _slot = self.slot(caller).await?;
         let written = async {
             let mut file = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), None).map_err(Failure::internal)?;
             let mut rows = 0_usize;
@@ -130,9 +117,7 @@ impl Core {
             }
             i64::try_from(rows).map_err(Failure::internal)
         };
-        tokio::time::timeout(self.limits.timeout, written).await.unwrap_or_else(|_| {
-            Err(Failure::new(Class::DeadlineExceeded, "the query did not finish within the server's time for a query"))
-        })
+        tokio::time::timeout(self.limits.timeout, written).await.unwrap_or_else(|_| Err(jobs::too_late()))
     }
 }
 
@@ -145,6 +130,10 @@ fn not_kept(unpublished: Unpublished) -> Failure {
         Unpublished::Full => {
             Failure::new(Class::ResourceExhausted, "this server keeps no more tables; drop some first")
         }
+        Unpublished::Worn => Failure::new(
+            Class::ResourceExhausted,
+            "a table of that name was made too often lately; take another name, or try again tomorrow",
+        ),
         Unpublished::Store(error) => {
             Failure::new(Class::Unavailable, "the place where tables are kept is away for the moment").because(error)
         }
@@ -180,4 +169,4 @@ impl Drop for Unfinished<'_> {
 
 /// What a table of constants may take in memory, in bytes.
 const MOST_HERE: usize = 64 * 1024 * 1024;
-const COUNT: std::time::Duration = std::time::Duration::from_secs(30);
+const COUNT: Duration = Duration::from_secs(30);

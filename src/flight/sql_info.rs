@@ -30,6 +30,16 @@ pub(super) struct Facts {
     pub(super) prepared_lifetime: Duration,
     /// The length of the longest statement.
     pub(super) statement_bytes: usize,
+    /// What SQL can change outside its session.
+    pub(super) changes: Changes,
+}
+
+/// What SQL can change outside its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changes {
+    Nothing,
+    /// It makes and drops tables.
+    Tables,
 }
 
 /// A value by its member of the union.
@@ -132,15 +142,16 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
         | SqlInfo::SqlSupportedConcurrenciesForResultSetScrollSensitive
         | SqlInfo::SqlSupportedConcurrenciesForResultSetScrollInsensitive => Value::Bits(0),
 
-        SqlInfo::FlightSqlServerReadOnly
-        | SqlInfo::FlightSqlServerSql
+        SqlInfo::FlightSqlServerReadOnly => Value::Flag(facts.changes == Changes::Nothing),
+        SqlInfo::SqlDdlTable => Value::Flag(facts.changes == Changes::Tables),
+        SqlInfo::FlightSqlServerSql
         | SqlInfo::SqlAllTablesAreSelectable
         | SqlInfo::SqlSupportsColumnAliasing
         | SqlInfo::SqlNullPlusNullIsNull
         | SqlInfo::SqlSupportsTableCorrelationNames
         | SqlInfo::SqlSupportsExpressionsInOrderBy
         | SqlInfo::SqlSupportsOrderByUnrelated
-        // In an external table.
+        // In a table that SQL made.
         | SqlInfo::SqlSupportsNonNullableColumns
         | SqlInfo::SqlCatalogAtStart
         | SqlInfo::SqlCorrelatedSubqueriesSupported
@@ -151,7 +162,6 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
         | SqlInfo::FlightSqlServerIngestTransactionsSupported
         | SqlInfo::SqlDdlCatalog
         | SqlInfo::SqlDdlSchema
-        | SqlInfo::SqlDdlTable
         // An alias may be the name of another table.
         | SqlInfo::SqlSupportsDifferentTableCorrelationNames
         // Only the backslash can be named in an ESCAPE.
@@ -232,10 +242,12 @@ mod tests {
 
     use super::*;
 
+    const FACTS: Facts =
+        Facts { prepared_lifetime: Duration::from_secs(60), statement_bytes: 1000, changes: Changes::Nothing };
+
     fn told(info: &[u32]) -> RecordBatch {
         let state = SessionStateBuilder::new_with_default_features().build();
-        let facts = Facts { prepared_lifetime: Duration::from_secs(60), statement_bytes: 1000 };
-        answer(CommandGetSqlInfo { info: info.to_vec() }, &state, &facts).unwrap()
+        answer(CommandGetSqlInfo { info: info.to_vec() }, &state, &FACTS).unwrap()
     }
 
     fn codes(rows: &RecordBatch) -> UInt32Array {
@@ -287,8 +299,12 @@ mod tests {
 
     #[test]
     fn the_configuration_and_the_session_are_told() {
-        let facts = Facts { prepared_lifetime: Duration::from_secs(60), statement_bytes: 1000 };
+        let facts = FACTS;
         let state = SessionStateBuilder::new().build();
+        let flags =
+            |facts| [SqlInfo::FlightSqlServerReadOnly, SqlInfo::SqlDdlTable].map(|code| value(code, &state, &facts));
+        assert_eq!(flags(facts), [Value::Flag(true), Value::Flag(false)]);
+        assert_eq!(flags(Facts { changes: Changes::Tables, ..facts }), [Value::Flag(false), Value::Flag(true)]);
         assert_eq!(value(SqlInfo::FlightSqlServerStatementTimeout, &state, &facts), Value::Bits(60_000));
         assert_eq!(value(SqlInfo::SqlMaxStatementLength, &state, &facts), Value::Number(1000));
         assert_eq!(value(SqlInfo::SqlIdentifierCase, &state, &facts), Value::Bits(3));

@@ -12,20 +12,26 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket as FlightTicket};
 use bytes::Bytes;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 
 use super::account::Account;
 use super::command::{Metadata, Read, Update};
 use super::handle::{QueryId, Ticket};
+use super::jobs::{self, Finished};
 use super::queries::{Answer, Kept};
 use super::results::{self, FlightStream};
-use super::sql_info::Facts;
-use super::{Core, jobs, metadata};
+use super::sql_info::{Changes, Facts};
+use super::{Core, metadata};
 use crate::audit::{Event, Origin, SealedKind, What};
 use crate::backend::Submission;
 use crate::gate::caller::Caller;
+use crate::slots::Place;
 use crate::sql::{Compiled, Work, count_schema, failure};
 use crate::status::{Class, Failure};
+use crate::storage::Keeping;
+use crate::workspace::Workspace;
 
 impl Core {
     /// Runs what has to run and says where the rows can be read: one endpoint, no location (rule R8).
@@ -103,6 +109,10 @@ impl Core {
                 let facts = Facts {
                     prepared_lifetime: self.limits.prepared_lifetime,
                     statement_bytes: self.statements.longest(),
+                    changes: match &self.template.keeping {
+                        Keeping::At(_) => Changes::Tables,
+                        Keeping::Nowhere => Changes::Nothing,
+                    },
                 };
                 let rows = tokio::time::timeout(METADATA, metadata::answer(command, &state, &facts))
                     .await
@@ -115,7 +125,7 @@ impl Core {
         let stream = match &record.answer {
             Answer::Rows(rows) => results::of_batches(schema, futures::stream::iter([Ok(rows.clone())]).boxed()),
             Answer::Here { plan, state } => {
-                let slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
+                let slot = self.slot(caller).await?;
                 let deadline = tokio::time::sleep(self.limits.timeout);
                 let rows = self.local.run(plan.clone(), Arc::clone(state)).map(move |batch| {
                     let _slot_is_taken = &slot;
@@ -123,10 +133,7 @@ impl Core {
                 });
                 let late = futures::stream::once(async move {
                     deadline.await;
-                    Err(Failure::new(
-                        Class::DeadlineExceeded,
-                        "the query did not finish within the server's time for a query",
-                    ))
+                    Err(jobs::too_late())
                 });
                 results::of_batches(schema, until_late(rows.boxed(), late.boxed()))
             }
@@ -186,7 +193,6 @@ impl Core {
         let workspace = self.workspace(caller);
         let Compiled { schema, work, state, facts } = self.statements.compile(&workspace, sql).await?;
         account.is(facts);
-        let owner = caller.principal().key();
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),
             Work::Here(plan) => (Answer::Here { plan, state }, None),
@@ -198,19 +204,35 @@ impl Core {
             }
             Work::Unmake(unmaking) => (done(account, self.unmake(unmaking).await?)?, None),
             Work::Cluster(plan) => {
-                let _slot = self.queries.slot(owner, self.limits.running(caller.principal())).await?;
-                let submission = Submission {
-                    session: workspace.backend_session().clone(),
-                    config: state.config().clone(),
-                    plan,
-                    label: format!("portcullis-{}", caller.request()),
-                };
-                let finished = jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await?;
+                let finished = self.on_cluster(caller, &workspace, &state, plan).await?;
                 let rows = finished.result.parts.iter().map(|part| part.rows).sum();
                 (Answer::Job { job: finished.job, parts: finished.result.parts }, rows)
             }
         };
         Ok((schema, answer, rows))
+    }
+
+    /// Runs a plan to its end within the caller's share of running queries.
+    pub(super) async fn on_cluster(
+        &self,
+        caller: &Caller,
+        workspace: &Workspace,
+        state: &SessionState,
+        plan: LogicalPlan,
+    ) -> Result<Finished, Failure> {
+        let _slot = self.slot(caller).await?;
+        let submission = Submission {
+            session: workspace.backend_session().clone(),
+            config: state.config().clone(),
+            plan,
+            label: format!("portcullis-{}", caller.request()),
+        };
+        jobs::run(Arc::clone(&self.backend), submission, self.limits.timeout).await
+    }
+
+    /// A place among the running queries of the caller.
+    pub(super) async fn slot(&self, caller: &Caller) -> Result<Place, Failure> {
+        self.queries.slot(caller.principal().key(), self.limits.running(caller.principal())).await
     }
 }
 

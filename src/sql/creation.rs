@@ -22,6 +22,8 @@ use crate::storage::{Draft, FullName, Keeping, Storage, Unless};
 /// A table to be kept.
 #[derive(Clone, Debug)]
 pub struct Making {
+    /// Where it is to be kept.
+    pub(crate) storage: Arc<Storage>,
     /// Under which name.
     pub(crate) name: FullName,
     /// Where its rows go.
@@ -66,7 +68,7 @@ pub(super) async fn work(table: CreateMemoryTable, asker: &Asker<'_>) -> Result<
     fits(&schema)?;
     let draft = storage.draft().map_err(Failure::internal)?;
     let rows = if empty { RowsOf::Nothing } else { rows(query, &draft, asker).await? };
-    Ok(Work::Make(Box::new(Making { name, draft, schema, unless, rows })))
+    Ok(Work::Make(Box::new(Making { storage: Arc::clone(storage), name, draft, schema, unless, rows })))
 }
 
 async fn rows(query: LogicalPlan, draft: &Draft, asker: &Asker<'_>) -> Result<RowsOf, Failure> {
@@ -100,7 +102,7 @@ pub(super) async fn dropping(drop: DropTable, asker: &Asker<'_>) -> Result<Work,
             Some(refusal) => Err(refusal),
             None => {
                 let missing = if drop.if_exists { Missing::Fine } else { Missing::Wrong };
-                Ok(Work::Unmake(Unmaking { name, missing }))
+                Ok(Work::Unmake(Unmaking { storage: Arc::clone(storage(asker.keeping)?), name, missing }))
             }
         },
         Standing::Free | Standing::Other => in_session(drop),

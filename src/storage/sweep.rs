@@ -7,45 +7,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use datafusion::object_store::ObjectStoreExt;
-use datafusion::object_store::path::Path;
-use futures::{StreamExt, TryStreamExt};
-
+use super::place::Place;
 use super::record::{DataId, State};
-use super::{FullName, Storage, StorageError, record_name};
+use super::{FullName, StorageError};
 
 /// One round. `limit` is further back than any statement began.
-pub(super) async fn sweep(storage: &Storage, limit: SystemTime) -> Result<(), StorageError> {
-    let old = |file: &datafusion::object_store::ObjectMeta| SystemTime::from(file.last_modified) < limit;
-
+pub(super) async fn sweep(place: &Place, limit: SystemTime) -> Result<(), StorageError> {
     // ORDER: rows are listed before records, so that those of a table that is published meanwhile are seen to be used.
-    let data = storage.data();
     let mut unused: BTreeMap<DataId, bool> = BTreeMap::new();
-    let mut files = storage.store.list(Some(&data));
-    while let Some(file) = files.try_next().await? {
-        let Some(id) = data_id(&data, &file.location) else { continue };
-        let all_old = unused.entry(id).or_insert(true);
-        *all_old = *all_old && old(&file);
-    }
-
-    let records = storage.records();
+    place
+        .each_file(|id, file| {
+            let all_old = unused.entry(id).or_insert(true);
+            *all_old = *all_old && SystemTime::from(file.last_modified) < limit;
+        })
+        .await?;
     let mut versions: BTreeMap<FullName, BTreeMap<u64, bool>> = BTreeMap::new();
-    let mut files = storage.store.list(Some(&records));
-    while let Some(file) = files.try_next().await? {
-        let Some((name, version)) = record_name(&records, &file.location) else { continue };
-        versions.entry(name).or_default().insert(version, old(&file));
-    }
+    place
+        .each_record(|name, version, file| {
+            versions.entry(name).or_default().insert(version, SystemTime::from(file.last_modified) < limit);
+        })
+        .await?;
 
     let mut used = BTreeSet::new();
     for (name, versions) in versions {
         let mut newer_is_old = false;
         for (index, (version, is_old)) in versions.into_iter().rev().enumerate() {
-            let record = storage.get(&name, version).await?;
+            let record = place.get(&name, version).await?;
             // A record is over once the next one is old; the last one of a name only if it says that there is nothing.
             let over = newer_is_old || (index == 0 && is_old && !record.is_table());
             newer_is_old = newer_is_old || is_old;
             if over {
-                storage.store.delete(&storage.record_at(&name, version)).await?;
+                place.forget(&name, version).await?;
             } else if let State::Table { data, .. } = record.state {
                 used.insert(data);
             }
@@ -53,24 +45,8 @@ pub(super) async fn sweep(storage: &Storage, limit: SystemTime) -> Result<(), St
     }
     for (id, all_old) in unused {
         if all_old && !used.contains(&id) {
-            remove(storage, &id).await?;
+            place.remove(&id).await?;
         }
     }
     Ok(())
-}
-
-/// Removes the rows of one table.
-pub(super) async fn remove(storage: &Storage, id: &DataId) -> Result<(), StorageError> {
-    let folder = storage.data().join(id.as_str());
-    let files = storage.store.list(Some(&folder)).map_ok(|file| file.location).boxed();
-    storage.store.delete_stream(files).try_collect::<Vec<Path>>().await?;
-    if let Ok(folder) = storage.place_of(id)?.to_file_path() {
-        // Stores have no folders; a disk has, and one with something in it stays.
-        drop(std::fs::remove_dir(folder));
-    }
-    Ok(())
-}
-
-fn data_id(data: &Path, file: &Path) -> Option<DataId> {
-    DataId::parse(file.prefix_match(data)?.next()?.as_ref())
 }

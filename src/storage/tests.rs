@@ -48,10 +48,14 @@ impl Drop for Folder {
 }
 
 fn identity(subject: &str) -> IdentityKey {
+    identity_of("here", subject)
+}
+
+fn identity_of(authority: &str, subject: &str) -> IdentityKey {
     Principal::assertion(Assertion {
         name: subject.to_owned(),
         scheme: "test",
-        authority: "here".to_owned(),
+        authority: authority.to_owned(),
         subject: subject.to_owned(),
         roles: [].into(),
         attributes: [].into(),
@@ -95,6 +99,7 @@ async fn a_table_is_there_once_it_is_published_also_for_those_who_look_later() {
     for storage in [&storage, &later] {
         assert!(maker_of(storage, "t").unwrap().is(&identity("ann")));
         assert!(!maker_of(storage, "t").unwrap().is(&identity("bob")));
+        assert!(!maker_of(storage, "t").unwrap().is(&identity_of("elsewhere", "ann")), "the same name elsewhere");
         assert_eq!(storage.in_schema("sales", "public"), ["t"]);
         assert!(storage.in_schema("sales", "other").is_empty());
     }
@@ -171,10 +176,10 @@ async fn what_nobody_needs_goes_and_nothing_else() {
     let all = [&kept, &dropped, &replaced, &replacing, &unfinished];
     // Somebody may still be reading or writing.
     let now = SystemClock.now();
-    sweep::sweep(&storage, now.checked_sub(Duration::from_secs(3600)).unwrap()).await.unwrap();
+    sweep::sweep(&storage.place, now.checked_sub(Duration::from_secs(3600)).unwrap()).await.unwrap();
     assert!(all.into_iter().all(has));
 
-    sweep::sweep(&storage, now.checked_add(Duration::from_secs(1)).unwrap()).await.unwrap();
+    sweep::sweep(&storage.place, now.checked_add(Duration::from_secs(1)).unwrap()).await.unwrap();
     assert_eq!(all.map(has), [true, false, false, true, false]);
     let left = folder.files();
     assert_eq!(left.iter().filter(|file| file.starts_with("tables/sales")).count(), 2, "{left:?}");
@@ -211,4 +216,29 @@ async fn a_record_that_cannot_be_read_is_said_and_not_guessed_at() {
     // A gate that runs goes on with what it knows.
     assert!(storage.refresh().await.is_ok());
     assert!(maker_of(&storage, "t").is_some());
+}
+
+#[tokio::test]
+async fn nobody_fills_the_place_with_tables_with_names_or_with_what_was_dropped() {
+    let folder = Folder::new();
+    let place = Url::from_directory_path(&folder.0).unwrap();
+    let mut storage = Storage::open(place, &Stores::local_only()).await.unwrap();
+    storage.bounds = Bounds { tables: 2, names: 3, records: 4 };
+    make(&storage, "a", "ann", Unless::Taken).await.unwrap();
+    make(&storage, "b", "ann", Unless::Taken).await.unwrap();
+    assert!(matches!(make(&storage, "c", "bob", Unless::Taken).await, Err(Unpublished::Full)));
+    storage.withdraw(&name("b")).await.unwrap();
+    make(&storage, "c", "bob", Unless::Taken).await.unwrap();
+    storage.withdraw(&name("c")).await.unwrap();
+    // Of the three names one is in use.
+    assert!(matches!(make(&storage, "d", "bob", Unless::Taken).await, Err(Unpublished::Full)));
+    make(&storage, "c", "bob", Unless::Taken).await.unwrap();
+    make(&storage, "c", "bob", Unless::Never).await.unwrap();
+    assert!(matches!(make(&storage, "c", "bob", Unless::Never).await, Err(Unpublished::Worn)));
+    // What is there can always be dropped.
+    storage.withdraw(&name("c")).await.unwrap();
+    assert!(matches!(make(&storage, "c", "bob", Unless::Taken).await, Err(Unpublished::Worn)));
+    sweep::sweep(&storage.place, SystemClock.now().checked_add(Duration::from_secs(1)).unwrap()).await.unwrap();
+    storage.refresh().await.unwrap();
+    make(&storage, "d", "bob", Unless::Taken).await.unwrap();
 }

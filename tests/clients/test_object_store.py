@@ -103,9 +103,9 @@ def tables(store):
 
 
 @contextlib.contextmanager
-def gate_with(gate, store, more, level="debug"):
+def gate_with(gate, store, more, level="debug", change=lambda text: text):
     """A gate of its own in whose log no credential of the store may be."""
-    with own_gate(gate, more=more, level=level, environment={"TEST_S3_KEY": store.key}) as own:
+    with own_gate(gate, more=more, level=level, change=change, environment={"TEST_S3_KEY": store.key}) as own:
         yield own
         log = own.log().encode()
         assert not [secret for secret in store.secrets if secret in log]
@@ -190,10 +190,38 @@ def test_a_file_below_an_allowed_prefix_can_be_made_a_table(ask, name, store):
 def test_what_is_not_below_an_allowed_prefix_is_no_table(own, received, name, store):
     with own.adbc() as connection, connection.cursor() as cursor:
         cursor.execute(external(name, f"s3://{store.bucket}/drop/rates.csv"))
-        for place in ("safe/rates.csv", "drop/../safe/rates.csv", "drop/%2e%2e/safe/rates.csv", "drop/%2E./safe/rates.csv"):
+        ways = ("safe/", "drop/../safe/", "drop/%2e%2e/safe/", "drop/%2E./safe/")
+        for place in (f"{way}rates.csv" for way in ways):
             sql = external(f"{name}_safe", f"s3://{store.bucket}/{place}")
             error = refused(received, place, lambda sql=sql: cursor.execute(sql))
             assert "the location is not one that you may read" in str(error), error
+
+
+@needs_a_cluster_that_reads
+def test_a_table_that_sql_makes_is_kept_in_the_store(gate, store, received, name):
+    def in_the_store(text):
+        managed = f'managed = "s3://{store.bucket}/kept/"'
+        text, found = re.subn(r'^managed = "tables"$', managed, text, flags=re.MULTILINE)
+        assert found == 1
+        return text
+
+    made = f"CREATE TABLE {name} AS SELECT n_name FROM nation WHERE n_regionkey = 3"
+    count = f"SELECT count(*) FROM {name}"
+    with gate_with(gate, store, store.section(store.bucket), change=in_the_store) as own:
+        with own.adbc() as connection, connection.cursor() as cursor:
+            cursor.execute(made)
+            cursor.execute(count)
+            assert cursor.fetchall() == [(5,)]
+            assert "already exists" in str(refused(received, "again", lambda: cursor.execute(made)))
+    below = pyarrow.fs.FileSelector(f"{store.bucket}/kept", recursive=True)
+    files = [file.path for file in store.files().get_file_info(below)]
+    assert {".parquet", ".json"} <= {pathlib.PurePath(file).suffix for file in files}, files
+    with gate_with(gate, store, store.section(store.bucket), change=in_the_store) as later:
+        with later.adbc() as connection, connection.cursor() as cursor:
+            cursor.execute(count)
+            assert cursor.fetchall() == [(5,)]
+            cursor.execute(f"DROP TABLE {name}")
+            assert "not found" in str(refused(received, "dropped", lambda: cursor.execute(count)))
 
 
 def test_what_is_not_configured_is_not_reached(own, received, name, store):

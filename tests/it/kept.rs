@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arrow_flight::sql::{CommandGetTables, ProstMessageExt};
-use portcullis::config::{Grant, Grantee, RowRule, Session};
+use portcullis::config::{Allow, Grant, Grantee, Location, NonEmpty, RowRule, Session};
 use portcullis::storage::{Keeping, Storage};
 use portcullis::stores::Stores;
 use portcullis_auth::Action;
@@ -15,7 +16,7 @@ use url::Url;
 
 use crate::support::client::{Client, code};
 use crate::support::login::Login;
-use crate::support::{Gate, Settings, directory, on_runtime, reading};
+use crate::support::{Gate, Seen, Settings, directory, on_runtime, reading, until};
 use crate::whose::ways::read;
 
 /// A folder for the tables of one test.
@@ -32,7 +33,10 @@ async fn gate(folder: &Path) -> Gate {
 }
 
 async fn gate_with(folder: &Path, more: Vec<Grant>) -> Gate {
-    let settings = Settings::shared().await;
+    gate_of(folder, more, Settings::shared().await).await
+}
+
+async fn gate_of(folder: &Path, more: Vec<Grant>, settings: Settings) -> Gate {
     let place = Url::from_directory_path(folder).unwrap();
     let keeping = Keeping::At(Arc::new(Storage::open(place, &Stores::local_only()).await.unwrap()));
     let makes = |user: &str| Grant {
@@ -268,8 +272,8 @@ fn what_goes_wrong_leaves_no_table_and_no_rows() {
         }
         let long = "x".repeat(81);
         assert_eq!(code(&alice.update(&format!("CREATE TABLE {long} (a INT)")).await), Code::InvalidArgument);
-        crate::support::until("the rows of what failed are gone", std::time::Duration::from_secs(20), || {
-            let seen = crate::support::Seen::when(data(&folder) == before);
+        until("the rows of what failed are gone", Duration::from_secs(20), || {
+            let seen = Seen::when(data(&folder) == before);
             std::future::ready(seen)
         })
         .await;
@@ -292,6 +296,83 @@ fn two_who_make_one_table_at_the_same_time_do_not_mix() {
         };
         assert_eq!(refused.message(), "table `race` already exists");
         assert_eq!(winner.text("SELECT count(*) FROM race").await.unwrap(), ["25"]);
+    });
+}
+
+#[test]
+fn what_is_configured_later_comes_before_a_table_of_the_same_name() {
+    on_runtime(async {
+        let folder = folder();
+        let mut without = Settings::shared().await;
+        without.tables.retain(|table| table.name != "region" && table.name != "customer");
+        let first = gate_of(&folder, Vec::new(), without).await;
+        let alice = person(&first, "alice");
+        for table in ["region", "customer"] {
+            alice.update(&format!("CREATE TABLE {table} AS SELECT 1 AS mine")).await.unwrap();
+            assert_eq!(alice.text(&format!("SELECT mine FROM {table}")).await.unwrap(), ["1"]);
+        }
+        let second = gate(&folder).await;
+        let (alice, carol) = (person(&second, "alice"), person(&second, "carol"));
+        for client in [&alice, &carol] {
+            assert_eq!(client.text("SELECT count(*), max(r_name) FROM region").await.unwrap(), ["5|MIDDLE EAST"]);
+        }
+        // Whoever made what is hidden now has no right by that to what is configured.
+        assert_eq!(code(&alice.update("DROP TABLE region").await), Code::InvalidArgument);
+        let refused = alice.rows("SELECT * FROM customer").await.unwrap_err();
+        assert_eq!(refused.message(), "you may not read table `customer`");
+        assert_eq!(alice.text("SELECT count(*) FROM region").await.unwrap(), ["5"]);
+    });
+}
+
+#[test]
+fn no_rule_reaches_into_the_place_of_the_tables() {
+    on_runtime(async {
+        let folder = folder();
+        let beside = folder.join("../../beside");
+        std::fs::create_dir_all(&beside).unwrap();
+        std::fs::write(beside.join("a.csv"), "a\n1\n").unwrap();
+        std::os::unix::fs::symlink(&folder, beside.join("link")).unwrap();
+        let everything = Location {
+            prefix: Url::from_directory_path(directory()).unwrap(),
+            to: NonEmpty { first: Grantee::Everyone, rest: Vec::new() },
+            allow: Allow::ReadWrite,
+        };
+        let settings = Settings { locations: vec![everything], ..Settings::shared().await };
+        let gate = gate_of(&folder, Vec::new(), settings).await;
+        let (alice, carol) = (person(&gate, "alice"), person(&gate, "carol"));
+        alice.update("CREATE TABLE own AS SELECT n_name FROM nation").await.unwrap();
+        let external = |format: &str, place: &Path| {
+            format!("CREATE EXTERNAL TABLE f STORED AS {format} LOCATION '{}'", place.display())
+        };
+        carol.update(&external("CSV", &beside.join("a.csv"))).await.unwrap();
+        carol.update("DROP TABLE f").await.unwrap();
+        for place in [&folder.join("data"), &folder, &beside.join("link/data"), directory()] {
+            let refused = carol.update(&external("PARQUET", place)).await.unwrap_err();
+            assert_eq!(refused.message(), "the location is not one that you may read", "{}", place.display());
+            let copy = format!("COPY (SELECT 1) TO '{}/x.parquet' STORED AS PARQUET", place.display());
+            let refused = carol.update(&copy).await.unwrap_err();
+            let expected = if place == directory() { Code::Unimplemented } else { Code::PermissionDenied };
+            assert_eq!(refused.code(), expected, "{}: {refused}", place.display());
+        }
+    });
+}
+
+#[test]
+fn another_gate_learns_of_a_table_by_itself() {
+    on_runtime(async {
+        let folder = folder();
+        let (one, two) = (gate(&folder).await, gate(&folder).await);
+        let (alice, there) = (person(&one, "alice"), person(&two, "alice"));
+        alice.update("CREATE TABLE news AS SELECT 1 AS a").await.unwrap();
+        until("the other gate has the table", Duration::from_secs(20), async || {
+            Seen::when(there.text("SELECT a FROM news").await.is_ok_and(|rows| rows == ["1"]))
+        })
+        .await;
+        alice.update("DROP TABLE news").await.unwrap();
+        until("the other gate has it no more", Duration::from_secs(20), async || {
+            Seen::when(there.rows("SELECT a FROM news").await.is_err())
+        })
+        .await;
     });
 }
 

@@ -12,4 +12,5 @@ mod lineitem;
 mod matrix;
 mod policy;
 mod secrets;
+mod statements;
 pub(crate) mod ways;

@@ -30,3 +30,14 @@ fn the_words_that_begin_with_danger_are_told() {
     assert!(told("auth-jwt-loopback.toml").contains("danger_http"));
     assert!(!told("minimal.toml").contains("danger"));
 }
+
+#[test]
+fn what_a_cluster_elsewhere_must_do_for_kept_tables_is_told() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/cluster-remote.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let told = |text: &str| notes(&Config::parse(text, &file).unwrap()).join("\n");
+    let note = "storage.managed: every executor must be able to write there";
+    assert!(!told(&text).contains(note));
+    let kept = told(&format!("{text}\n[storage]\nmanaged = \"kept\"\n"));
+    assert!(kept.contains(note), "{kept}");
+}

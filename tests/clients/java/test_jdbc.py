@@ -343,7 +343,7 @@ def test_the_product_is_named_with_its_version(connection):
     metadata = connection.getMetaData()
     assert metadata.getDatabaseProductName() == "Portcullis"
     assert metadata.getDatabaseProductVersion().split(".")[0].isdigit()
-    assert metadata.isReadOnly() and not metadata.supportsTransactions()
+    assert not metadata.isReadOnly() and not metadata.supportsTransactions()
     assert metadata.getIdentifierQuoteString() == '"'
     assert metadata.getSearchStringEscape() == "\\"
 
