@@ -1,6 +1,6 @@
 //! Measures what strangers cost: a signed-in client while others guess passwords, and a seen token against no sign-in.
 //!
-//! `cargo run --release --example flood -- [SECONDS]`. Starts its own gate, in plain text on loopback; clients say by
+//! `cargo run --release --example flood -- [SECONDS]`, the seconds of each of four turns. Starts its own gate, in plain text on loopback; clients say by
 //! the PROXY protocol where they come from. Strangers have machines of their own: they run in a second process, on
 //! another processor than the gate, its cluster and the client that is measured (by `taskset` of util-linux). Prints
 //! one line a figure. It is no test and asserts nothing.
@@ -50,21 +50,22 @@ use tonic::{Code, Request};
 type Failed = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failed> {
-    let seconds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
-    let strangers_of = std::env::args().nth(2);
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    let strangers_of = arguments.next().zip(arguments.next());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(32 * 1024 * 1024).build()?;
     match strangers_of {
-        Some(gate) => runtime.block_on(strangers(gate.parse()?, seconds)),
+        Some((gate, round)) => runtime.block_on(strangers(gate.parse()?, seconds, round.parse()?)),
         None => runtime.block_on(measure(seconds)),
     }
 }
 
 /// What the second process does.
-async fn strangers(gate: SocketAddr, seconds: u64) -> Result<(), Failed> {
-    let (guesses, sprayed) = tokio::try_join!(guess(gate, seconds), spray(gate, seconds))?;
+async fn strangers(gate: SocketAddr, seconds: u64, round: u32) -> Result<(), Failed> {
+    let (guesses, sprayed) = tokio::try_join!(guess(gate, seconds), spray(gate, seconds, round))?;
     println!("guesses from one source: {guesses:?}");
-    println!("guesses from {SPRAY} sources: {sprayed:?}");
+    println!("guesses from {} sources: {sprayed:?}", SPRAY / ROUNDS);
     Ok(())
 }
 
@@ -87,21 +88,24 @@ async fn measure(seconds: u64) -> Result<(), Failed> {
     Command::new("taskset").args(["-acp", "0", &std::process::id().to_string()]).stdout(Stdio::null()).status()?;
     let mut client = Client::connect(gate.address(), Ipv4Addr::new(10, 1, 1, 1), format!("Bearer {token}")).await?;
     client.select_one().await?;
-    let quiet = client.latencies(seconds).await?;
     let before = resident();
-    let mut strangers = Command::new("taskset")
-        .args(["-c", "1"])
-        .arg(std::env::current_exe()?)
-        .args([seconds.to_string(), gate.address().to_string()])
-        .spawn()?;
-    let flooded = client.latencies(seconds).await?;
-    tokio::task::spawn_blocking(move || strangers.wait()).await??;
+    // In turns, so that both meet the same machine.
+    let (mut quiet, mut flooded) = (Latencies::default(), Latencies::default());
+    for round in 0..ROUNDS {
+        client.latencies(seconds, &mut quiet).await?;
+        let mut strangers = Command::new("taskset")
+            .args(["-c", "1"])
+            .arg(std::env::current_exe()?)
+            .args([seconds.to_string(), gate.address().to_string(), round.to_string()])
+            .spawn()?;
+        client.latencies(seconds, &mut flooded).await?;
+        tokio::task::spawn_blocking(move || strangers.wait()).await??;
+    }
     println!("quiet: {}", quiet.figures());
     println!("flood: {}", flooded.figures());
     println!("p99 flood / quiet: {:.2}", flooded.at(99) / quiet.at(99));
     println!("resident memory: {before} KiB before, {} KiB after", resident());
 
-    // Side by side in turns, so that both meet the same machine.
     let mut everyone = Client::connect(open.address(), Ipv4Addr::new(10, 1, 1, 2), "Bearer x".to_owned()).await?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..10 {
@@ -224,17 +228,16 @@ impl Client {
         Ok(())
     }
 
-    async fn latencies(&mut self, seconds: u64) -> Result<Latencies, Failed> {
+    async fn latencies(&mut self, seconds: u64, all: &mut Latencies) -> Result<(), Failed> {
         let end = Instant::now() + Duration::from_secs(seconds);
-        let mut all = Vec::new();
         while Instant::now() < end {
             let start = Instant::now();
             self.select_one().await?;
-            all.push(start.elapsed().as_secs_f64() * 1000.0);
+            all.0.push(start.elapsed().as_secs_f64() * 1000.0);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        all.sort_by(f64::total_cmp);
-        Ok(Latencies(all))
+        all.0.sort_by(f64::total_cmp);
+        Ok(())
     }
 
     async fn catalogs_per_second(&mut self) -> Result<f64, Failed> {
@@ -254,6 +257,7 @@ impl Client {
 }
 
 /// In milliseconds, sorted.
+#[derive(Default)]
 struct Latencies(Vec<f64>);
 
 impl Latencies {
@@ -283,12 +287,12 @@ async fn guess(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, 
 }
 
 /// One guess each from many addresses.
-async fn spray(gate: SocketAddr, seconds: u64) -> Result<BTreeMap<String, u32>, Failed> {
+async fn spray(gate: SocketAddr, seconds: u64, round: u32) -> Result<BTreeMap<String, u32>, Failed> {
     let mut guesses = JoinSet::new();
-    let each = Duration::from_secs(seconds) / SPRAY;
+    let each = Duration::from_secs(seconds) / (SPRAY / ROUNDS);
     let mut tick = tokio::time::interval(each);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for number in 0..SPRAY {
+    for number in (round * SPRAY / ROUNDS)..((round + 1) * SPRAY / ROUNDS) {
         tick.tick().await;
         let from = Ipv4Addr::from(0x0b00_0000 + number);
         guesses.spawn(async move {
@@ -324,4 +328,5 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 const SPRAY: u32 = 20_000;
+const ROUNDS: u32 = 4;
 const CALLS: u32 = 500;
