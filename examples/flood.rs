@@ -1,9 +1,9 @@
 //! Measures what strangers cost: a signed-in client while others guess passwords, and a seen token against no sign-in.
 //!
-//! `cargo run --release --example flood -- [SECONDS]`, the seconds of each of four turns. Starts its own gate, in plain text on loopback; clients say by
-//! the PROXY protocol where they come from. Strangers have machines of their own: they run in a second process, on
-//! another processor than the gate, its cluster and the client that is measured (by `taskset` of util-linux). Prints
-//! one line a figure. It is no test and asserts nothing.
+//! `cargo run --release --example flood -- [SECONDS]`, the seconds of each of four turns. Starts its own gate, in plain
+//! text on loopback; clients say by the PROXY protocol where they come from. Strangers have machines of their own: they
+//! run in a second process, on another processor than the gate, its cluster and the client that is measured (by
+//! `taskset` of util-linux). Prints one line a figure. It is no test and asserts nothing.
 
 #![expect(clippy::print_stdout, clippy::arithmetic_side_effects, reason = "a measuring program prints its figures")]
 
