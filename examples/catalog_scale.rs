@@ -17,6 +17,7 @@ use arrow_flight::sql::CommandGetTables;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use datafusion::parquet::arrow::ArrowWriter;
 use futures::{StreamExt, TryStreamExt};
+use mimalloc::MiMalloc;
 use portcullis::access::CatalogDecides;
 use portcullis::audit::Audit;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
@@ -37,6 +38,10 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
+/// As the server's.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 type Failed = Box<dyn Error + Send + Sync>;
 type Client = FlightSqlServiceClient<Channel>;
 
@@ -56,7 +61,8 @@ async fn measure(folder: &Folder, tables: usize, sessions: usize) -> Result<(), 
         vcores: NonZeroUsize::MIN,
         work_dir: folder.0.join("work"),
         executor_memory: NonZeroUsize::new(1 << 30).ok_or("no memory")?,
-        result_ttl: Duration::from_secs(900),
+        // What the cluster remembers of finished queries is not the sessions'.
+        result_ttl: Duration::from_secs(30),
     })
     .await?;
     let configured = folder.tables(tables)?;
@@ -111,7 +117,7 @@ async fn catalogs(channel: &Channel, tables: usize) -> Result<(), Failed> {
 
 /// Sessions that have run a query and a SET, and what they keep once they rest.
 async fn idle(gate: &Running, channel: &Channel, count: usize, sql: &str) -> Result<(), Failed> {
-    let before = resident();
+    let before = settled().await;
     let open_before = gate.sessions_open();
     let start = Instant::now();
     futures::stream::iter(0..count)
@@ -121,14 +127,7 @@ async fn idle(gate: &Running, channel: &Channel, count: usize, sql: &str) -> Res
         .await?;
     let opened = gate.sessions_open() - open_before;
     println!("{opened} sessions with `{sql}` and a SET in {:?}, {} MiB more", start.elapsed(), mib(before));
-    // A session rests after a minute; the figure is taken when no more comes back.
-    let end = Instant::now() + Duration::from_secs(90);
-    let mut least = resident();
-    while Instant::now() < end {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        least = least.min(resident());
-    }
-    let each = least.saturating_sub(before) as f64 / opened.max(1) as f64;
+    let each = settled().await.saturating_sub(before) as f64 / opened.max(1) as f64;
     println!("at rest: {each:.1} KiB each");
     Ok(())
 }
@@ -277,6 +276,17 @@ fn small(file: &Path) -> Result<(), Failed> {
 fn at(times: &mut [Duration], percent: usize) -> Duration {
     times.sort();
     times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+/// A session rests after a minute; in KiB, when no more comes back.
+async fn settled() -> u64 {
+    let end = Instant::now() + Duration::from_secs(100);
+    let mut least = resident();
+    while Instant::now() < end {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        least = least.min(resident());
+    }
+    least
 }
 
 /// In KiB.

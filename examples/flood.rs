@@ -23,6 +23,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use futures::TryStreamExt;
 use hyper_util::rt::TokioIo;
+use mimalloc::MiMalloc;
 use portcullis::access::CatalogDecides;
 use portcullis::audit::Audit;
 use portcullis::backend::ballista::embedded::{Embedded, EmbeddedConfig};
@@ -46,6 +47,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request};
+
+/// As the server's.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 type Failed = Box<dyn Error + Send + Sync>;
 
