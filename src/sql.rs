@@ -16,6 +16,7 @@ mod location;
 mod planner;
 mod policy;
 pub mod settings;
+mod views;
 mod wire_types;
 
 use std::collections::BTreeSet;
@@ -27,13 +28,14 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
+use datafusion::sql::parser::Statement as ParsedStatement;
 use futures::executor::block_on;
 use portcullis_auth::Authorizer;
 
 use self::access::Asker;
 use self::callable::callable;
 pub use self::caps::SqlCaps;
-pub use self::creation::Making;
+pub use self::creation::{Keep, Making};
 use self::planner::{Planner, PlannerError};
 use crate::audit::StatementKind;
 use crate::slots::{Full, Room, Slots};
@@ -82,17 +84,25 @@ pub enum Work {
     Cluster(LogicalPlan),
     /// An optimized plan that needs nothing but the gate: constants, `information_schema`.
     Here(LogicalPlan),
+    /// A view to be kept.
+    Keep(Box<Keep>),
     /// A table to be kept.
     Make(Box<Making>),
     /// A statement that finds everything as it wants it, and answers with a count.
     Nothing,
     /// A statement that changes the session and answers with a count.
     Session(Box<SessionStatement>),
-    /// A kept table that is to go.
+    /// A kept table or view that is to go.
     Unmake(Unmaking),
 }
 
-/// A kept table that is to go.
+impl Work {
+    fn in_session(ddl: DdlStatement) -> Self {
+        Self::Session(Box::new(SessionStatement::Ddl(LogicalPlan::Ddl(ddl))))
+    }
+}
+
+/// A kept table or view that is to go.
 #[derive(Clone, Debug)]
 pub struct Unmaking {
     /// Where it is kept.
@@ -172,14 +182,18 @@ fn busy() -> Failure {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
 async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Asker<'_>) -> Result<Compiled, Failure> {
-    caps.check(sql)?;
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
-    caps.check_statement(&statement)?;
-    expansion::check(&statement, state).await?;
+    let statement = parsed(sql, state, caps).await?;
     let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
+    // As the session planned it, with the names of kept views in it.
+    let written = match &plan {
+        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Some(Arc::clone(&view.input)),
+        _ => None,
+    };
+    let mut tables = self::tables(&plan);
+    let plan = views::expand(plan, asker, caps).await?;
     let plan = access::authorize(plan, asker)?;
-    let facts = facts(&plan);
+    tables.append(&mut self::tables(&plan));
+    let facts = StatementFacts { kind: kind(&plan), tables: tables.into_iter().collect() };
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state), facts };
     match plan {
         LogicalPlan::Explain(explain) => {
@@ -190,13 +204,13 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
             Ok(compiled(count_schema(), creation::work(table, asker).await?))
         }
-        LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => {
+        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
+            Ok(compiled(count_schema(), creation::view(view, written.as_deref(), asker, caps).await?))
+        }
+        LogicalPlan::Ddl(drop @ (DdlStatement::DropTable(_) | DdlStatement::DropView(_))) => {
             Ok(compiled(count_schema(), creation::dropping(drop, asker).await?))
         }
-        LogicalPlan::Ddl(ddl) => {
-            let statement = SessionStatement::Ddl(LogicalPlan::Ddl(ddl));
-            Ok(compiled(count_schema(), Work::Session(Box::new(statement))))
-        }
+        LogicalPlan::Ddl(ddl) => Ok(compiled(count_schema(), Work::in_session(ddl))),
         LogicalPlan::Statement(Statement::SetVariable(set)) => {
             let statement = SessionStatement::Set { key: set.variable, value: set.value };
             Ok(compiled(count_schema(), Work::Session(Box::new(statement))))
@@ -229,16 +243,30 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
     }
 }
 
-/// As the plan was written, before an optimizer could drop a table that was asked for.
+/// The statement, within the caps.
+async fn parsed(sql: &str, state: &SessionState, caps: &SqlCaps) -> Result<ParsedStatement, Failure> {
+    caps.check(sql)?;
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
+    caps.check_statement(&statement)?;
+    expansion::check(&statement, state).await?;
+    Ok(statement)
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries")]
-fn facts(plan: &LogicalPlan) -> StatementFacts {
-    let kind = match plan {
+fn kind(plan: &LogicalPlan) -> StatementKind {
+    match plan {
         LogicalPlan::Ddl(_) => StatementKind::Ddl,
         LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => StatementKind::Dml,
         LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => StatementKind::Explain,
         LogicalPlan::Statement(_) => StatementKind::Set,
         _ => StatementKind::Select,
-    };
+    }
+}
+
+/// As the plan was written, before an optimizer could drop a table that was asked for.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others name none")]
+fn tables(plan: &LogicalPlan) -> BTreeSet<String> {
     let mut tables = BTreeSet::new();
     let found = plan.apply_with_subqueries(|node| {
         match node {
@@ -250,7 +278,7 @@ fn facts(plan: &LogicalPlan) -> StatementFacts {
     });
     // The closure does not fail.
     drop(found);
-    StatementFacts { kind, tables: tables.into_iter().collect() }
+    tables
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "what has no table has no name here")]
@@ -289,7 +317,7 @@ impl Compiled {
     /// Whether the statement changes something, so that drivers must treat it as an update (rule R11).
     pub fn is_update(&self) -> bool {
         match self.work {
-            Work::Make(_) | Work::Nothing | Work::Session(_) | Work::Unmake(_) => true,
+            Work::Keep(_) | Work::Make(_) | Work::Nothing | Work::Session(_) | Work::Unmake(_) => true,
             Work::Answer(_) | Work::Cluster(_) | Work::Here(_) => false,
         }
     }

@@ -1,14 +1,16 @@
-//! Tables that SQL makes and that outlive their session: `[storage] managed`.
+//! Tables and views that SQL makes and that outlive their session: `[storage] managed`.
 //!
 //! Everything is below one prefix of one store. A table's rows are Parquet files below `data/`, which are never changed
 //! once they are written; that the table exists is one small record below `tables/`, written last and in one step that
 //! fails when somebody else was first. So a table is there whole or not at all, whatever ends in between, and several
-//! gates may keep their tables in one place. Knows who made a table and must not decide who may use it.
+//! gates may keep their tables in one place. A view is its record alone. Knows who made a table and must not decide who
+//! may use it.
 
 mod place;
 mod record;
 mod sweep;
 mod tables;
+mod view;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +29,10 @@ use self::record::{DataId, Record, State};
 use self::tables::Kept;
 use crate::stores::Stores;
 
+pub(crate) use self::record::Definition;
 pub use self::record::Maker;
 pub(crate) use self::tables::WithKept;
+pub(crate) use self::view::KeptView;
 
 /// What of it a gate has.
 #[derive(Clone, Debug)]
@@ -107,7 +111,16 @@ impl Draft {
     }
 }
 
-/// What a name must be for a table to be published under it.
+/// What is published under a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum New<'a> {
+    /// A table whose rows are all written.
+    Table(&'a Draft),
+    /// A view.
+    View(&'a Definition),
+}
+
+/// What a name must be for something to be published under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unless {
     /// Free.
@@ -183,16 +196,20 @@ impl Storage {
         Ok(Draft { data, place })
     }
 
-    /// Makes a draft whose rows are all written the table `name`.
+    /// From here on `name` is `new`, with these columns.
     pub(crate) async fn publish(
         &self,
         name: &FullName,
-        draft: &Draft,
+        new: New<'_>,
         schema: &SchemaRef,
         maker: &IdentityKey,
         unless: Unless,
     ) -> Result<(), Unpublished> {
-        let record = Record::table(Maker::from(maker), draft.data.clone(), schema);
+        let maker = Maker::from(maker);
+        let record = match new {
+            New::Table(draft) => Record::table(maker, draft.data.clone(), schema),
+            New::View(definition) => Record::view(maker, definition.clone(), schema),
+        };
         let text = record.to_json().map_err(|error| StorageError::Record(name.table.clone(), error.to_string()))?;
         for _ in 0..ATTEMPTS {
             let (version, there) = match self.place.newest(name).await? {
@@ -202,7 +219,7 @@ impl Storage {
                     return Ok(());
                 }
                 Some(newest) if newest.records >= self.bounds.records => return Err(Unpublished::Worn),
-                Some(newest) => (newest.version, newest.record.is_table()),
+                Some(newest) => (newest.version, !newest.record.is_dropped()),
                 None => (0, false),
             };
             if there && unless == Unless::Taken {
@@ -220,13 +237,13 @@ impl Storage {
         Err(Unpublished::Contended)
     }
 
-    /// From here on there is no table `name`; its files go when nobody can be reading them any more.
+    /// From here on there is nothing called `name`; a table's files go when nobody can be reading them any more.
     pub(crate) async fn withdraw(&self, name: &FullName) -> Result<(), Unpublished> {
         let record = Record::dropped();
         let text = record.to_json().map_err(|error| StorageError::Record(name.table.clone(), error.to_string()))?;
         for attempt in 0..ATTEMPTS {
             let version = match self.place.newest(name).await? {
-                Some(newest) if newest.record.is_table() => newest.version,
+                Some(newest) if !newest.record.is_dropped() => newest.version,
                 Some(Newest { version, .. }) => {
                     self.learn(name, Entry { version, state: Standing::Dropped });
                     // By somebody else, or by the attempt before.
@@ -349,9 +366,13 @@ impl Storage {
         Ok(match &record.state {
             State::Dropped => Standing::Dropped,
             State::Table { maker, data, schema } => {
-                let kept = Kept::new(maker.clone(), self.place.url_of(data)?, Arc::clone(schema));
+                let kept = Kept::table(maker.clone(), self.place.url_of(data)?, Arc::clone(schema));
                 let kept = kept.map_err(|error| StorageError::Place(error.strip_backtrace()))?;
                 Standing::There(Arc::new(kept))
+            }
+            State::View { maker, definition, schema } => {
+                let view = KeptView::new(definition.clone(), Arc::clone(schema));
+                Standing::There(Arc::new(Kept::view(maker.clone(), view)))
             }
         })
     }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use portcullis_auth::{Authorizer, Principal};
 use tokio::time::Instant;
 
+pub(crate) use self::overlay::without_session;
 use self::overlay::{Overlay, OverlayCatalogList};
 use crate::backend::{BackendSession, QueryBackend};
 use crate::catalog::SessionBuilder;

@@ -159,6 +159,14 @@ pub(crate) struct Guarded {
     schema: SchemaRef,
     constraints: Option<Constraints>,
     owner: Owner,
+    definition: Definition,
+}
+
+/// Whether a view's text is for the one who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Definition {
+    Hidden,
+    Shown,
 }
 
 /// Whose table it is.
@@ -197,13 +205,18 @@ impl Guarded {
         } else {
             (schema, real.constraints().cloned())
         };
-        Self { real, schema, constraints, owner }
+        Self { real, schema, constraints, owner, definition: Definition::Hidden }
+    }
+
+    /// The same, with the text that defines it.
+    pub(crate) fn defined(self) -> Self {
+        Self { definition: Definition::Shown, ..self }
     }
 
     /// A table that a session made for itself.
     pub(crate) fn of_session(real: Arc<dyn TableProvider>) -> Self {
         let (schema, constraints) = (real.schema(), real.constraints().cloned());
-        Self { real, schema, constraints, owner: Owner::Session }
+        Self { real, schema, constraints, owner: Owner::Session, definition: Definition::Hidden }
     }
 
     /// The table itself, for what has asked the policy.
@@ -229,6 +242,13 @@ impl TableProvider for Guarded {
 
     fn table_type(&self) -> TableType {
         self.real.table_type()
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        match self.definition {
+            Definition::Hidden => None,
+            Definition::Shown => self.real.get_table_definition(),
+        }
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {

@@ -1,4 +1,4 @@
-//! Tables that are kept: written, counted and only then published.
+//! Tables and views that are kept: written, counted and only then published.
 //!
 //! Whatever goes wrong before the last step leaves no table, and what was written for it is removed. Must not
 //! authorize: what is made here was compiled by [`Statements`](crate::sql::Statements).
@@ -14,9 +14,9 @@ use futures::StreamExt;
 
 use super::{Core, jobs, results};
 use crate::gate::caller::Caller;
-use crate::sql::{Making, Missing, RowsOf, Unmaking, failure, taken};
+use crate::sql::{Keep, Making, Missing, RowsOf, Unmaking, failure, taken};
 use crate::status::{Class, Failure};
-use crate::storage::{Draft, Storage, Unpublished};
+use crate::storage::{Draft, FullName, New, Storage, Unpublished};
 use crate::workspace::Workspace;
 
 impl Core {
@@ -40,7 +40,7 @@ impl Core {
         unfinished.disarm();
         let maker = caller.principal().key().clone();
         let published = tokio::spawn(async move {
-            let published = storage.publish(&name, &draft, &schema, &maker, unless).await;
+            let published = storage.publish(&name, New::Table(&draft), &schema, &maker, unless).await;
             match &published {
                 Err(Unpublished::Contended | Unpublished::Full | Unpublished::Taken | Unpublished::Worn) => {
                     storage.discard(&draft).await;
@@ -48,27 +48,29 @@ impl Core {
                 // What a store did that failed is not known.
                 Ok(()) | Err(Unpublished::Gone | Unpublished::Store(_)) => (),
             }
-            published.map_err(|unpublished| match unpublished {
-                Unpublished::Taken => taken(&name),
-                Unpublished::Contended
-                | Unpublished::Full
-                | Unpublished::Gone
-                | Unpublished::Store(_)
-                | Unpublished::Worn => not_kept(unpublished),
-            })
+            published.map_err(|unpublished| not_kept(&name, unpublished))
         });
         published.await.map_err(Failure::internal)?.map(|()| rows)
     }
 
-    /// Takes a kept table away.
+    /// Makes a view.
+    pub(super) async fn keep(&self, caller: &Caller, keep: Keep) -> Result<i64, Failure> {
+        let Keep { storage, name, definition, schema, unless } = keep;
+        let maker = caller.principal().key().clone();
+        // Nothing interrupts it.
+        let published = tokio::spawn(async move {
+            let published = storage.publish(&name, New::View(&definition), &schema, &maker, unless).await;
+            published.map_err(|unpublished| not_kept(&name, unpublished))
+        });
+        published.await.map_err(Failure::internal)?.map(|()| 0)
+    }
+
+    /// Takes a kept table or view away.
     pub(super) async fn unmake(&self, unmaking: Unmaking) -> Result<i64, Failure> {
         let Unmaking { storage, name, missing } = unmaking;
         match (storage.withdraw(&name).await, missing) {
             (Ok(()), _) | (Err(Unpublished::Gone), Missing::Fine) => Ok(0),
-            (Err(Unpublished::Gone), Missing::Wrong) => {
-                Err(Failure::about_request(Class::InvalidArgument, format!("table `{}` does not exist", name.table)))
-            }
-            (Err(unpublished), _) => Err(not_kept(unpublished)),
+            (Err(unpublished), _) => Err(not_kept(&name, unpublished)),
         }
     }
 
@@ -121,8 +123,12 @@ impl Core {
     }
 }
 
-fn not_kept(unpublished: Unpublished) -> Failure {
+fn not_kept(name: &FullName, unpublished: Unpublished) -> Failure {
     match unpublished {
+        Unpublished::Taken => taken(name),
+        Unpublished::Gone => {
+            Failure::about_request(Class::InvalidArgument, format!("table `{}` does not exist", name.table))
+        }
         Unpublished::Contended => Failure::new(
             Class::Unavailable,
             "a table of that name is made and dropped by others at the same time; try again",
@@ -137,7 +143,6 @@ fn not_kept(unpublished: Unpublished) -> Failure {
         Unpublished::Store(error) => {
             Failure::new(Class::Unavailable, "the place where tables are kept is away for the moment").because(error)
         }
-        Unpublished::Gone | Unpublished::Taken => Failure::internal(unpublished),
     }
 }
 

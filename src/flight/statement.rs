@@ -83,6 +83,7 @@ impl Core {
             let compiled = self.statements.compile(&workspace, &sql).await?;
             account.is(compiled.facts);
             match compiled.work {
+                Work::Keep(keep) => self.keep(caller, *keep).await,
                 Work::Make(making) => self.make(caller, &workspace, compiled.state, *making).await,
                 Work::Nothing => Ok(0),
                 Work::Session(statement) => workspace.change(*statement).await.map(|()| 0),
@@ -196,6 +197,7 @@ impl Core {
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),
             Work::Here(plan) => (Answer::Here { plan, state }, None),
+            Work::Keep(keep) => (done(account, self.keep(caller, *keep).await?)?, None),
             Work::Make(making) => (done(account, self.make(caller, &workspace, state, *making).await?)?, None),
             Work::Nothing => (done(account, 0)?, None),
             Work::Session(statement) => {

@@ -128,8 +128,6 @@ pub(super) fn authorize(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalP
 fn authorize_ddl(ddl: DdlStatement, asker: &Asker<'_>) -> Result<DdlStatement, Failure> {
     match ddl {
         DdlStatement::CreateView(mut view) => {
-            // All views go with their session.
-            view.temporary = false;
             view.input = Arc::new(query(Arc::unwrap_or_clone(view.input), asker)?);
             Ok(DdlStatement::CreateView(view))
         }
@@ -210,7 +208,7 @@ fn authorize_statement(statement: Statement, state: &SessionState) -> Result<Log
 }
 
 /// A plan that reads only what may be read, all the way down, and writes nothing.
-fn query(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
+pub(super) fn query(plan: LogicalPlan, asker: &Asker<'_>) -> Result<LogicalPlan, Failure> {
     let mut nodes = 0_usize;
     let mut refused = None;
     let mut unsupported = None;
@@ -251,21 +249,24 @@ fn expression_refusal(expression: &Expr) -> Option<Failure> {
 /// Starts from *no*: only what the session's catalog handed out, and what holds no data of anybody's.
 fn scan_refusal(scan: &TableScan, asker: &Asker<'_>) -> Option<Failure> {
     if let Some(guarded) = policy::guarded(scan) {
-        let access = guarded.table().map_or_else(Access::none, |table| asker.access_to(table));
-        return match access {
-            access if access.allows(Action::Select) => None,
-            // A view may name a table that has been taken away.
-            access if access.is_none() => Some(not_found(&scan.table_name, asker)),
-            _ => Some(Failure::about_request(
-                Class::PermissionDenied,
-                format!("you may not read table `{}`", scan.table_name.table()),
-            )),
-        };
+        return table_refusal(&scan.table_name, guarded.table(), asker);
     }
     let harmless = is_information_schema(&scan.table_name)
         || source_as_provider(&scan.source)
             .is_ok_and(|provider| provider.is::<CteWorkTable>() || provider.is::<GenerateSeriesTable>());
     (!harmless).then(|| Failure::unimplemented("this kind of table"))
+}
+
+/// Why a table may not be read, if so.
+pub(super) fn table_refusal(name: &TableReference, table: Option<&Guarded>, asker: &Asker<'_>) -> Option<Failure> {
+    match table.map_or_else(Access::none, |table| asker.access_to(table)) {
+        access if access.allows(Action::Select) => None,
+        // A view may name a table that has been taken away.
+        access if access.is_none() => Some(not_found(name, asker)),
+        _ => {
+            Some(Failure::about_request(Class::PermissionDenied, format!("you may not read table `{}`", name.table())))
+        }
+    }
 }
 
 /// In the words of the planner, so that what is hidden and what is absent read alike.

@@ -1,23 +1,27 @@
-//! CREATE TABLE and CREATE TABLE AS: what is to be made, from a statement that was authorized.
+//! CREATE TABLE, CREATE TABLE AS and CREATE VIEW: what is to be made and where, from a statement that was authorized.
 //!
-//! The rows are written by the cluster, as COPY to a place that only the gate chooses. Runs nothing.
+//! The rows of a table are written by the cluster, as COPY to a place that only the gate chooses. Runs nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::file_format::format_as_file_type;
 use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, DropTable, LogicalPlan, LogicalPlanBuilder};
-use portcullis_auth::Access;
+use datafusion::logical_expr::{
+    CreateMemoryTable, CreateView, DdlStatement, LogicalPlan, LogicalPlanBuilder, TableType,
+};
+use portcullis_auth::{Access, Action};
 
 use super::access::{self, Asker, Place, writes};
-use super::{Missing, SessionStatement, Unmaking, Work, failure, files, policy, wire_types};
+use super::caps::SqlCaps;
+use super::{Missing, Unmaking, Work, failure, files, policy, views, wire_types};
 use crate::catalog::guarded::{Guarded, Owner};
 use crate::catalog::listing::MAX_COLUMNS;
 use crate::status::{Class, Failure};
-use crate::storage::{Draft, FullName, Keeping, Storage, Unless};
+use crate::storage::{Definition, Draft, FullName, Keeping, Storage, Unless};
 
 /// A table to be kept.
 #[derive(Clone, Debug)]
@@ -34,6 +38,21 @@ pub struct Making {
     pub(crate) unless: Unless,
     /// Its rows.
     pub(crate) rows: RowsOf,
+}
+
+/// A view to be kept.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// Where it is to be kept.
+    pub(crate) storage: Arc<Storage>,
+    /// Under which name.
+    pub(crate) name: FullName,
+    /// What it reads.
+    pub(crate) definition: Definition,
+    /// Its columns.
+    pub(crate) schema: SchemaRef,
+    /// What may stand in the way.
+    pub(crate) unless: Unless,
 }
 
 /// Where the rows of a new table come from.
@@ -54,12 +73,13 @@ pub(super) async fn work(table: CreateMemoryTable, asker: &Asker<'_>) -> Result<
     schema_of(&name, asker)?;
     let unless = match standing(&name, asker).await? {
         Standing::Free => Unless::Taken,
-        Standing::Kept(access) if table.or_replace => match writes::drop_refusal(&table.name, &access, asker) {
-            Some(refusal) => return Err(refusal),
-            None => Unless::Never,
-        },
-        Standing::Kept(_) | Standing::Other if table.if_not_exists => return Ok(Work::Nothing),
-        Standing::Kept(_) | Standing::Other => return Err(taken(&name)),
+        Standing::Kept(access, kind) if table.or_replace => {
+            may_go(&table.name, &access, asker)?;
+            is_a(TableType::Base, kind, &name)?;
+            Unless::Never
+        }
+        Standing::Kept(..) | Standing::Other if table.if_not_exists => return Ok(Work::Nothing),
+        Standing::Kept(..) | Standing::Other => return Err(taken(&name)),
     };
     let query = Arc::unwrap_or_clone(table.input);
     let empty = matches!(&query, LogicalPlan::EmptyRelation(nothing) if !nothing.produce_one_row);
@@ -90,31 +110,91 @@ async fn rows(query: LogicalPlan, draft: &Draft, asker: &Asker<'_>) -> Result<Ro
     }
 }
 
-/// What a DROP TABLE asks for: of a kept table here, of anything else in the session.
-pub(super) async fn dropping(drop: DropTable, asker: &Asker<'_>) -> Result<Work, Failure> {
-    let in_session = |drop| {
-        let statement = SessionStatement::Ddl(LogicalPlan::Ddl(DdlStatement::DropTable(drop)));
-        Ok(Work::Session(Box::new(statement)))
+/// Where `view` goes: it is kept when its maker may create there and it means the same to others, and is the session's
+/// otherwise. `written` is what it reads before kept views were put into that.
+pub(super) async fn view(
+    view: CreateView,
+    written: Option<&LogicalPlan>,
+    asker: &Asker<'_>,
+    caps: &SqlCaps,
+) -> Result<Work, Failure> {
+    let name = asker.full_name(&view.name);
+    let may = asker.authorizer.table(asker.principal, name.as_name()).allows(Action::Create);
+    let (Keeping::At(storage), Some(written), true, false) = (asker.keeping, written, may, view.temporary) else {
+        return Ok(in_session(view));
     };
-    let name = asker.full_name(&drop.name);
-    match standing(&name, asker).await? {
-        Standing::Kept(access) => match writes::drop_refusal(&drop.name, &access, asker) {
-            Some(refusal) => Err(refusal),
-            None => {
-                let missing = if drop.if_exists { Missing::Fine } else { Missing::Wrong };
-                Ok(Work::Unmake(Unmaking { storage: Arc::clone(storage(asker.keeping)?), name, missing }))
-            }
-        },
-        Standing::Free | Standing::Other => in_session(drop),
+    let unless = match standing(&name, asker).await? {
+        Standing::Free => Unless::Taken,
+        Standing::Kept(access, kind) if view.or_replace => {
+            may_go(&view.name, &access, asker)?;
+            is_a(TableType::View, kind, &name)?;
+            Unless::Never
+        }
+        Standing::Kept(..) => return Err(taken(&name)),
+        Standing::Other => return Ok(in_session(view)),
+    };
+    let Some(definition) = views::definition(&view, written, asker, caps).await else {
+        return Ok(in_session(view));
+    };
+    if let Some(refusal) = writes::name_refusal(&name) {
+        return Err(refusal);
     }
+    let schema = Arc::clone(view.input.schema().inner());
+    fits(&schema)?;
+    if definition.sql.len() > MAX_DEFINITION {
+        return Err(Failure::about_request(
+            Class::InvalidArgument,
+            format!("a view that is kept has at most {MAX_DEFINITION} bytes of SQL; a temporary one may have more"),
+        ));
+    }
+    Ok(Work::Keep(Box::new(Keep { storage: Arc::clone(storage), name, definition, schema, unless })))
+}
+
+fn in_session(mut view: CreateView) -> Work {
+    // To the engine there are no others.
+    view.temporary = false;
+    Work::in_session(DdlStatement::CreateView(view))
+}
+
+/// What a DROP asks for: of what is kept here, of anything else in the session.
+pub(super) async fn dropping(drop: DdlStatement, asker: &Asker<'_>) -> Result<Work, Failure> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what else there is to drop was refused before")]
+    let (written, if_exists, kind) = match &drop {
+        DdlStatement::DropTable(table) => (&table.name, table.if_exists, TableType::Base),
+        DdlStatement::DropView(view) => (&view.name, view.if_exists, TableType::View),
+        _ => return Ok(Work::in_session(drop)),
+    };
+    let name = asker.full_name(written);
+    match standing(&name, asker).await? {
+        Standing::Kept(access, is) => {
+            may_go(written, &access, asker)?;
+            is_a(kind, is, &name)?;
+            let missing = if if_exists { Missing::Fine } else { Missing::Wrong };
+            Ok(Work::Unmake(Unmaking { storage: Arc::clone(storage(asker.keeping)?), name, missing }))
+        }
+        Standing::Free | Standing::Other => Ok(Work::in_session(drop)),
+    }
+}
+
+fn may_go(written: &TableReference, access: &Access, asker: &Asker<'_>) -> Result<(), Failure> {
+    writes::drop_refusal(written, access, asker).map_or(Ok(()), Err)
+}
+
+/// A view is not dropped or replaced as a table, nor a table as a view.
+fn is_a(wanted: TableType, is: TableType, name: &FullName) -> Result<(), Failure> {
+    if wanted == is {
+        return Ok(());
+    }
+    let what = if is == TableType::View { "a view" } else { "a table" };
+    Err(Failure::about_request(Class::InvalidArgument, format!("`{}` is {what}", name.table)))
 }
 
 /// What a name stands for in the asker's eyes.
 enum Standing {
     /// Nothing.
     Free,
-    /// A table that is kept, with which the asker may do this.
-    Kept(Access),
+    /// A table or a view that is kept, with which the asker may do this.
+    Kept(Access, TableType),
     /// A configured table, or something of the session.
     Other,
 }
@@ -127,7 +207,7 @@ async fn standing(name: &FullName, asker: &Asker<'_>) -> Result<Standing, Failur
     Ok(match found.downcast_ref::<Guarded>() {
         Some(guarded) => match guarded.owner() {
             Owner::Catalog(_) | Owner::Session => Standing::Other,
-            Owner::Kept(..) => Standing::Kept(asker.access_to(guarded)),
+            Owner::Kept(..) => Standing::Kept(asker.access_to(guarded), guarded.table_type()),
         },
         // A view of the session's.
         None => Standing::Other,
@@ -162,22 +242,22 @@ fn fits(schema: &SchemaRef) -> Result<(), Failure> {
     if schema.flattened_fields().len() > MAX_COLUMNS {
         return Err(Failure::about_request(
             Class::InvalidArgument,
-            format!("the table would have more than {MAX_COLUMNS} columns"),
+            format!("there would be more than {MAX_COLUMNS} columns"),
         ));
     }
     let mut names = BTreeSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {
         Some(twice) => Err(Failure::about_request(
             Class::InvalidArgument,
-            format!("the table would have two columns `{}`: give one another name with AS", twice.name()),
+            format!("there would be two columns `{}`: give one another name with AS", twice.name()),
         )),
-        None if schema.fields().is_empty() => {
-            Err(Failure::new(Class::InvalidArgument, "the table would have no columns"))
-        }
+        None if schema.fields().is_empty() => Err(Failure::new(Class::InvalidArgument, "there would be no columns")),
         None => Ok(()),
     }
 }
 
+/// All views are in memory.
+const MAX_DEFINITION: usize = 64 * 1024;
 /// The longest name of a table, in bytes: it becomes a part of a path.
 pub(super) const MAX_NAME: usize = 80;
 

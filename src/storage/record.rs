@@ -1,4 +1,4 @@
-//! The record that says that a table exists: one JSON text, the same for every version of this product that reads it.
+//! The record that says that a table or a view exists: one JSON text, the same for every version of this product that reads it.
 //!
 //! Must not do I/O.
 
@@ -21,9 +21,9 @@ pub(super) struct Record {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// There was a table.
+    /// There was something.
     Dropped,
-    /// There is one.
+    /// There is a table.
     Table {
         /// Who made it.
         maker: Maker,
@@ -32,6 +32,27 @@ pub(super) enum State {
         /// Its columns.
         schema: SchemaRef,
     },
+    /// There is a view.
+    View {
+        /// Who made it.
+        maker: Maker,
+        /// What it reads.
+        definition: Definition,
+        /// Its columns.
+        schema: SchemaRef,
+    },
+}
+
+/// A view's text, and where the names in it are looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Definition {
+    /// The whole CREATE VIEW.
+    pub(crate) sql: String,
+    /// Of names without a catalog.
+    pub(crate) catalog: String,
+    /// Of names without a schema.
+    pub(crate) schema: String,
 }
 
 /// Who made a table, as its identity is known.
@@ -87,22 +108,28 @@ impl Record {
         Self { state: State::Table { maker, data, schema: Arc::clone(schema) } }
     }
 
+    pub(super) fn view(maker: Maker, definition: Definition, schema: &SchemaRef) -> Self {
+        Self { state: State::View { maker, definition, schema: Arc::clone(schema) } }
+    }
+
     pub(super) fn dropped() -> Self {
         Self { state: State::Dropped }
     }
 
-    pub(super) fn is_table(&self) -> bool {
-        matches!(self.state, State::Table { .. })
+    /// Whether it says that there is nothing any more.
+    pub(super) fn is_dropped(&self) -> bool {
+        matches!(self.state, State::Dropped)
     }
 
     pub(super) fn to_json(&self) -> Result<String, serde_json::Error> {
         let state = match &self.state {
             State::Dropped => Written::Dropped,
-            State::Table { maker, data, schema } => Written::Table {
-                maker: maker.clone(),
-                data: data.0.clone(),
-                schema: BASE64_STANDARD.encode(IpcSchemaEncoder::new().schema_to_fb(schema).finished_data()),
-            },
+            State::Table { maker, data, schema } => {
+                Written::Table { maker: maker.clone(), data: data.0.clone(), schema: written(schema) }
+            }
+            State::View { maker, definition, schema } => {
+                Written::View { maker: maker.clone(), definition: definition.clone(), schema: written(schema) }
+            }
         };
         serde_json::to_string(&Versioned { version: VERSION, state })
     }
@@ -115,11 +142,10 @@ impl Record {
         let state = match state {
             Written::Dropped => State::Dropped,
             Written::Table { maker, data, schema } => {
-                let bytes = BASE64_STANDARD.decode(schema).map_err(|error| error.to_string())?;
-                let schema = fb_to_schema(root_as_schema(&bytes).map_err(|error| error.to_string())?);
                 let data = DataId::parse(&data).ok_or("its rows have no name of ours")?;
-                State::Table { maker, data, schema: Arc::new(schema) }
+                State::Table { maker, data, schema: read(&schema)? }
             }
+            Written::View { maker, definition, schema } => State::View { maker, definition, schema: read(&schema)? },
         };
         Ok(Self { state })
     }
@@ -137,6 +163,16 @@ struct Versioned {
 enum Written {
     Dropped,
     Table { maker: Maker, data: String, schema: String },
+    View { maker: Maker, definition: Definition, schema: String },
+}
+
+fn written(schema: &SchemaRef) -> String {
+    BASE64_STANDARD.encode(IpcSchemaEncoder::new().schema_to_fb(schema).finished_data())
+}
+
+fn read(schema: &str) -> Result<SchemaRef, String> {
+    let bytes = BASE64_STANDARD.decode(schema).map_err(|error| error.to_string())?;
+    Ok(Arc::new(fb_to_schema(root_as_schema(&bytes).map_err(|error| error.to_string())?)))
 }
 
 const VERSION: u32 = 1;

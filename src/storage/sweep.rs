@@ -34,7 +34,7 @@ pub(super) async fn sweep(place: &Place, limit: SystemTime) -> Result<(), Storag
         for (index, (version, is_old)) in versions.into_iter().rev().enumerate() {
             let record = place.get(&name, version).await?;
             // A record is over once the next one is old; the last one of a name only if it says that there is nothing.
-            let over = newer_is_old || (index == 0 && is_old && !record.is_table());
+            let over = newer_is_old || (index == 0 && is_old && record.is_dropped());
             newer_is_old = newer_is_old || is_old;
             if over {
                 place.forget(&name, version).await?;

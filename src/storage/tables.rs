@@ -1,4 +1,4 @@
-//! Kept tables as a principal's planner sees them, beside those of the configuration or of an embedder.
+//! Kept tables and views as a principal's planner sees them, beside the tables of the configuration or of an embedder.
 //!
 //! What a viewer sees of those hides a kept table of the same name, and a kept table is only in schemas that they have.
 //! Does no I/O: what a table's columns are is known from its record.
@@ -17,22 +17,47 @@ use url::Url;
 
 use super::Storage;
 use super::record::Maker;
+use super::view::KeptView;
 use crate::catalog::guarded::{Guarded, Viewer};
 
-/// One table that is there.
+/// One table or view that is there.
 #[derive(Debug)]
 pub(super) struct Kept {
     maker: Maker,
-    table: Arc<ListingTable>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Table(Arc<ListingTable>),
+    View(Arc<KeptView>),
 }
 
 impl Kept {
-    pub(super) fn new(maker: Maker, place: Url, schema: SchemaRef) -> Result<Self, DataFusionError> {
+    pub(super) fn table(maker: Maker, place: Url, schema: SchemaRef) -> Result<Self, DataFusionError> {
         let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
         let config = ListingTableConfig::new(ListingTableUrl::try_new(place, None)?)
             .with_listing_options(options)
             .with_schema(schema);
-        Ok(Self { maker, table: Arc::new(ListingTable::try_new(config)?) })
+        Ok(Self { maker, what: What::Table(Arc::new(ListingTable::try_new(config)?)) })
+    }
+
+    pub(super) fn view(maker: Maker, view: KeptView) -> Self {
+        Self { maker, what: What::View(Arc::new(view)) }
+    }
+
+    fn kind(&self) -> TableType {
+        match self.what {
+            What::Table(_) => TableType::Base,
+            What::View(_) => TableType::View,
+        }
+    }
+
+    fn provider(&self) -> Arc<dyn TableProvider> {
+        match &self.what {
+            What::Table(table) => Arc::clone(table) as Arc<dyn TableProvider>,
+            What::View(view) => Arc::clone(view) as Arc<dyn TableProvider>,
+        }
     }
 
     #[cfg(test)]
@@ -42,7 +67,7 @@ impl Kept {
 
     #[cfg(test)]
     pub(super) fn schema(&self) -> SchemaRef {
-        self.table.schema()
+        self.provider().schema()
     }
 }
 
@@ -68,7 +93,12 @@ impl Looker {
         if kept.maker.is(self.viewer.principal.key()) {
             return Access::to(Action::ALL);
         }
-        self.viewer.access(name.catalog, name.schema, name.table)
+        let access = self.viewer.access(name.catalog, name.schema, name.table);
+        match kept.what {
+            What::Table(_) => access,
+            // A view holds nothing: rows and columns are hidden in the tables that it reads.
+            What::View(_) => Access::to(Action::ALL.into_iter().filter(|action| access.allows(*action))),
+        }
     }
 
     fn find(&self, name: TableName<'_>) -> Option<(Arc<Kept>, Access)> {
@@ -184,15 +214,17 @@ impl SchemaProvider for Schema {
         }
         let place = self.name_of(name);
         Ok(self.looker.find(place).map(|(kept, access)| {
-            let table = Arc::clone(&kept.table) as Arc<dyn TableProvider>;
-            Arc::new(Guarded::of_kept(table, place.into(), kept.maker.clone(), &access)) as Arc<dyn TableProvider>
+            let guarded = Guarded::of_kept(kept.provider(), place.into(), kept.maker.clone(), &access);
+            let own = kept.maker.is(self.looker.viewer.principal.key());
+            // The names in a text may be of what others do not see.
+            Arc::new(if own { guarded.defined() } else { guarded }) as Arc<dyn TableProvider>
         }))
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>, DataFusionError> {
         match self.seen(name) {
             Some(seen) => seen.table_type(name).await,
-            None => Ok(self.looker.find(self.name_of(name)).map(|_| TableType::Base)),
+            None => Ok(self.looker.find(self.name_of(name)).map(|(kept, _)| kept.kind())),
         }
     }
 

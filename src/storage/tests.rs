@@ -79,7 +79,7 @@ fn columns() -> SchemaRef {
 async fn make(storage: &Storage, table: &str, maker: &str, unless: Unless) -> Result<Draft, Unpublished> {
     let draft = storage.draft().unwrap();
     storage.write(&draft, b"rows".to_vec()).await.unwrap();
-    storage.publish(&name(table), &draft, &columns(), &identity(maker), unless).await.map(|()| draft)
+    storage.publish(&name(table), New::Table(&draft), &columns(), &identity(maker), unless).await.map(|()| draft)
 }
 
 fn maker_of(storage: &Storage, table: &str) -> Option<Maker> {
@@ -94,7 +94,7 @@ async fn a_table_is_there_once_it_is_published_also_for_those_who_look_later() {
     storage.write(&draft, b"rows".to_vec()).await.unwrap();
     assert!(maker_of(&storage, "t").is_none() && maker_of(&*folder.storage().await, "t").is_none());
 
-    storage.publish(&name("t"), &draft, &columns(), &identity("ann"), Unless::Taken).await.unwrap();
+    storage.publish(&name("t"), New::Table(&draft), &columns(), &identity("ann"), Unless::Taken).await.unwrap();
     let later = folder.storage().await;
     for storage in [&storage, &later] {
         assert!(maker_of(storage, "t").unwrap().is(&identity("ann")));

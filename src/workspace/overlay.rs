@@ -2,6 +2,7 @@
 //!
 //! Names the session made come first; nothing of the base can be dropped or replaced. Bounded in number.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,6 +41,12 @@ impl OverlayCatalogList {
     pub(super) fn new(base: Arc<dyn CatalogProviderList>, overlay: Arc<Overlay>) -> Self {
         Self { base, overlay }
     }
+}
+
+/// A session's catalogs without what the session made.
+pub(crate) fn without_session(list: &Arc<dyn CatalogProviderList>) -> Arc<dyn CatalogProviderList> {
+    let any: &dyn Any = list.as_ref();
+    Arc::clone(any.downcast_ref::<OverlayCatalogList>().map_or(list, |overlay| &overlay.base))
 }
 
 impl CatalogProviderList for OverlayCatalogList {

@@ -1,5 +1,7 @@
 //! Tables that are kept: made by SQL, there whole or not at all, and whose they are.
 
+mod views;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,7 +156,7 @@ fn a_name_is_given_once_and_can_be_replaced_and_dropped_by_its_maker() {
         assert_eq!(code(&alice.update("DROP TABLE nation").await), Code::InvalidArgument);
         assert_eq!(alice.text("SELECT count(*) FROM nation").await.unwrap(), ["25"]);
         // The session's own view comes before.
-        alice.update("CREATE VIEW v AS SELECT 7 AS a").await.unwrap();
+        alice.update("CREATE TEMPORARY VIEW v AS SELECT 7 AS a").await.unwrap();
         assert_eq!(
             alice.update("CREATE TABLE v AS SELECT 8 AS a").await.unwrap_err().message(),
             "table `v` already exists"

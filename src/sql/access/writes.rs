@@ -13,7 +13,7 @@ use super::{Asker, not_found};
 use crate::sql::creation::MAX_NAME;
 use crate::sql::{location, policy};
 use crate::status::{Class, Failure};
-use crate::storage::Keeping;
+use crate::storage::{FullName, Keeping};
 
 /// Why a table may not be written, if so.
 pub(super) fn refusal(dml: &DmlStatement, asker: &Asker<'_>) -> Option<Failure> {
@@ -58,6 +58,11 @@ pub(super) fn creation_refusal(table: &CreateMemoryTable, asker: &Asker<'_>) -> 
     if !table.column_defaults.is_empty() {
         return Some(Failure::unimplemented("a default for a column"));
     }
+    name_refusal(&name)
+}
+
+/// Why a kept table may not have this name, if so.
+pub(in crate::sql) fn name_refusal(name: &FullName) -> Option<Failure> {
     (name.table.len() > MAX_NAME || name.table.trim().is_empty()).then(|| {
         Failure::about_request(
             Class::InvalidArgument,

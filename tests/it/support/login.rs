@@ -155,5 +155,7 @@ pub(crate) const PAIRS: &[(&str, &str)] = &[
     ("bob", "correct-horse"),
     ("carol", "battery-stapl"),
     ("dave", "päßwörd"),
+    ("erin", "staple-and-glue"),
+    ("frank", "glue-and-staple"),
     ("nobody", ""),
 ];
