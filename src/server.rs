@@ -276,8 +276,8 @@ impl Server {
             }
         });
         if let Keeping::At(storage) = self.keeping {
-            let abandoned = self.limits.query_timeout.saturating_mul(2).max(ABANDONED);
-            tasks.spawn(storage.keep_in_step(Arc::clone(&self.clock), abandoned, stop.clone()));
+            let longest = self.limits.query_timeout;
+            tasks.spawn(storage.keep_in_step(Arc::clone(&self.clock), longest, stop.clone()));
         }
         if let Some(list) = list {
             tasks.spawn(list.keep_in_step(stop.clone()));
@@ -385,8 +385,6 @@ const LOCAL_THREADS: NonZeroUsize = at_least_one(2);
 /// What all constant statements together may use.
 const LOCAL_MEMORY: NonZeroUsize = at_least_one(256 * 1024 * 1024);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Rows that belong to no table are removed after this long, or after two of the longest queries.
-const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
 const LIMIT_SWEEP: Duration = Duration::from_secs(10);
 const SESSION_SWEEP: Duration = Duration::from_secs(30);

@@ -86,7 +86,7 @@ pub enum Work {
     Here(LogicalPlan),
     /// A view to be kept.
     Keep(Box<Keep>),
-    /// A table to be kept.
+    /// A table to be made.
     Make(Box<Making>),
     /// A statement that finds everything as it wants it, and answers with a count.
     Nothing,
@@ -182,8 +182,12 @@ fn busy() -> Failure {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
 async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Asker<'_>) -> Result<Compiled, Failure> {
-    let statement = parsed(sql, state, caps).await?;
-    let plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
+    let mut statement = parsed(sql, state, caps).await?;
+    let temporary = creation::take_temporary(&mut statement);
+    let mut plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
+    if let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) = &mut plan {
+        table.temporary = temporary;
+    }
     // As the session planned it, with the names of kept views in it.
     let written = match &plan {
         LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Some(Arc::clone(&view.input)),
@@ -349,6 +353,6 @@ const QUEUE: usize = 1024;
 const PLANNING: Duration = Duration::from_secs(10);
 
 pub(crate) use self::access::ABOUT_FILES;
-pub(crate) use self::creation::{RowsOf, taken};
+pub(crate) use self::creation::{Lasts, RowsOf, taken};
 pub(crate) use self::identity::functions as identity_functions;
 pub(crate) use self::wire_types::client_type;

@@ -10,6 +10,7 @@ mod place;
 mod record;
 mod sweep;
 mod tables;
+mod temporary;
 mod view;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::stores::Stores;
 pub(crate) use self::record::Definition;
 pub use self::record::Maker;
 pub(crate) use self::tables::WithKept;
+pub(crate) use self::temporary::Temporary;
 pub(crate) use self::view::KeptView;
 
 /// What of it a gate has.
@@ -237,6 +239,12 @@ impl Storage {
         Err(Unpublished::Contended)
     }
 
+    /// The table of a draft whose rows are all written, for the session that made it.
+    pub(crate) fn temporary(draft: &Draft, schema: &SchemaRef, lasts: Duration) -> Result<Temporary, StorageError> {
+        let table = tables::rows(draft.place.clone(), Arc::clone(schema));
+        Ok(Temporary::new(table.map_err(|error| StorageError::Place(error.strip_backtrace()))?, lasts))
+    }
+
     /// From here on there is nothing called `name`; a table's files go when nobody can be reading them any more.
     pub(crate) async fn withdraw(&self, name: &FullName) -> Result<(), Unpublished> {
         let record = Record::dropped();
@@ -273,13 +281,15 @@ impl Storage {
         self.place.write(&draft.data, content).await
     }
 
-    /// Keeps in step with what other gates do, and removes what nobody needs, until `stop`.
+    /// Keeps in step with what other gates do, and removes what nobody needs, until `stop`. `longest` is what a
+    /// statement may take.
     pub(crate) async fn keep_in_step(
         self: Arc<Self>,
         clock: Arc<dyn Clock>,
-        abandoned: Duration,
+        longest: Duration,
         stop: CancellationToken,
     ) {
+        let abandoned = Self::abandoned(longest);
         let in_step = async {
             let mut last_sweep = tokio::time::Instant::now();
             loop {
@@ -298,6 +308,12 @@ impl Storage {
             }
         };
         let _stopped = stop.run_until_cancelled(in_step).await;
+    }
+
+    /// How old rows are at least when nobody can be reading them that no table names. `longest` is what a statement may
+    /// take.
+    pub(crate) fn abandoned(longest: Duration) -> Duration {
+        longest.saturating_mul(2).saturating_add(Temporary::LASTS).max(ABANDONED)
     }
 
     /// Learns what is there now.
@@ -395,6 +411,7 @@ const AT_A_TIME: usize = 16;
 const ATTEMPTS: usize = 8;
 /// How long another gate's table stays unknown.
 const REFRESH: Duration = Duration::from_secs(10);
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 const SWEEP: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

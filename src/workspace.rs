@@ -26,7 +26,7 @@ use crate::config::Session;
 use crate::sql::settings::{self, Refused};
 use crate::sql::{ABOUT_FILES, SessionStatement, failure, identity_functions};
 use crate::status::{Class, Failure};
-use crate::storage::{Keeping, WithKept};
+use crate::storage::{FullName, Keeping, Temporary, WithKept};
 
 /// Where a new workspace starts.
 #[derive(Clone)]
@@ -139,6 +139,21 @@ impl Workspace {
                 Ok(())
             }
         }
+    }
+
+    /// Takes a table that the session has made. A table of its own of that name goes.
+    pub(crate) async fn adopt(&self, name: &FullName, table: Temporary) -> Result<(), Failure> {
+        let _one = self.changing.lock().await;
+        let state = self.state().await?;
+        let catalog = state.catalog_list().catalog(&name.catalog);
+        let schema = catalog.and_then(|catalog| catalog.schema(&name.schema));
+        // It was there when the statement was planned.
+        let gone = || Failure::about_request(Class::InvalidArgument, format!("there is no schema `{}`", name.schema));
+        schema
+            .ok_or_else(gone)?
+            .register_table(name.table.clone(), Arc::new(table))
+            .map(drop)
+            .map_err(|error| failure::of_planning(&error))
     }
 
     /// Sets one option; `catalog` and `schema` must exist.

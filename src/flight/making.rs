@@ -14,9 +14,9 @@ use futures::StreamExt;
 
 use super::{Core, jobs, results};
 use crate::gate::caller::Caller;
-use crate::sql::{Keep, Making, Missing, RowsOf, Unmaking, failure, taken};
+use crate::sql::{Keep, Lasts, Making, Missing, RowsOf, Unmaking, failure, taken};
 use crate::status::{Class, Failure};
-use crate::storage::{Draft, FullName, New, Storage, Unpublished};
+use crate::storage::{Draft, FullName, New, Storage, Temporary, Unpublished};
 use crate::workspace::Workspace;
 
 impl Core {
@@ -28,13 +28,22 @@ impl Core {
         state: Arc<SessionState>,
         making: Making,
     ) -> Result<i64, Failure> {
-        let Making { storage, name, draft, schema, unless, rows } = making;
+        let Making { storage, name, draft, schema, lasts, rows } = making;
         // Also when the client goes away meanwhile.
         let unfinished = Unfinished::of(&storage, &draft);
         let rows = match rows {
             RowsOf::Nothing => 0,
             RowsOf::Here(plan) => self.write_here(caller, &storage, &draft, &schema, (plan, state)).await?,
             RowsOf::Cluster(copy) => self.write_there(caller, workspace, &state, copy).await?,
+        };
+        let unless = match lasts {
+            Lasts::Kept(unless) => unless,
+            Lasts::Session => {
+                let table = Storage::temporary(&draft, &schema, Temporary::LASTS).map_err(Failure::internal)?;
+                workspace.adopt(&name, table).await?;
+                unfinished.disarm();
+                return Ok(rows);
+            }
         };
         // From here on the storage alone knows whether the rows belong to a table, and nothing interrupts it.
         unfinished.disarm();

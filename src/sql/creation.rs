@@ -13,6 +13,8 @@ use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::logical_expr::{
     CreateMemoryTable, CreateView, DdlStatement, LogicalPlan, LogicalPlanBuilder, TableType,
 };
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast::Statement as Sql;
 use portcullis_auth::{Access, Action};
 
 use super::access::{self, Asker, Place, writes};
@@ -23,10 +25,10 @@ use crate::catalog::listing::MAX_COLUMNS;
 use crate::status::{Class, Failure};
 use crate::storage::{Definition, Draft, FullName, Keeping, Storage, Unless};
 
-/// A table to be kept.
+/// A table to be made.
 #[derive(Clone, Debug)]
 pub struct Making {
-    /// Where it is to be kept.
+    /// Where its rows are to be kept.
     pub(crate) storage: Arc<Storage>,
     /// Under which name.
     pub(crate) name: FullName,
@@ -34,10 +36,19 @@ pub struct Making {
     pub(crate) draft: Draft,
     /// Its columns.
     pub(crate) schema: SchemaRef,
-    /// What may stand in the way.
-    pub(crate) unless: Unless,
+    /// For whom it is.
+    pub(crate) lasts: Lasts,
     /// Its rows.
     pub(crate) rows: RowsOf,
+}
+
+/// How long a table is to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    /// Until it is dropped; what may stand in the way.
+    Kept(Unless),
+    /// With the session.
+    Session,
 }
 
 /// A view to be kept.
@@ -66,20 +77,29 @@ pub(crate) enum RowsOf {
     Nothing,
 }
 
+/// Whether a statement makes a temporary table; the engine's planner knows no such tables, so that is taken from it.
+pub(super) fn take_temporary(statement: &mut ParsedStatement) -> bool {
+    let ParsedStatement::Statement(statement) = statement else { return false };
+    let Sql::CreateTable(table) = statement.as_mut() else { return false };
+    std::mem::take(&mut table.temporary)
+}
+
 /// What `table` asks for, whose maker has been found to be allowed to.
 pub(super) async fn work(table: CreateMemoryTable, asker: &Asker<'_>) -> Result<Work, Failure> {
     let storage = storage(asker.keeping)?;
     let name = asker.full_name(&table.name);
     schema_of(&name, asker)?;
-    let unless = match standing(&name, asker).await? {
-        Standing::Free => Unless::Taken,
-        Standing::Kept(access, kind) if table.or_replace => {
+    let lasts = match standing(&name, asker).await? {
+        Standing::Free if table.temporary => Lasts::Session,
+        Standing::Free => Lasts::Kept(Unless::Taken),
+        Standing::Own if table.temporary && table.or_replace => Lasts::Session,
+        Standing::Kept(access, kind) if table.or_replace && !table.temporary => {
             may_go(&table.name, &access, asker)?;
             is_a(TableType::Base, kind, &name)?;
-            Unless::Never
+            Lasts::Kept(Unless::Never)
         }
-        Standing::Kept(..) | Standing::Other if table.if_not_exists => return Ok(Work::Nothing),
-        Standing::Kept(..) | Standing::Other => return Err(taken(&name)),
+        Standing::Kept(..) | Standing::Other | Standing::Own if table.if_not_exists => return Ok(Work::Nothing),
+        Standing::Kept(..) | Standing::Other | Standing::Own => return Err(taken(&name)),
     };
     let query = Arc::unwrap_or_clone(table.input);
     let empty = matches!(&query, LogicalPlan::EmptyRelation(nothing) if !nothing.produce_one_row);
@@ -88,7 +108,7 @@ pub(super) async fn work(table: CreateMemoryTable, asker: &Asker<'_>) -> Result<
     fits(&schema)?;
     let draft = storage.draft().map_err(Failure::internal)?;
     let rows = if empty { RowsOf::Nothing } else { rows(query, &draft, asker).await? };
-    Ok(Work::Make(Box::new(Making { storage: Arc::clone(storage), name, draft, schema, unless, rows })))
+    Ok(Work::Make(Box::new(Making { storage: Arc::clone(storage), name, draft, schema, lasts, rows })))
 }
 
 async fn rows(query: LogicalPlan, draft: &Draft, asker: &Asker<'_>) -> Result<RowsOf, Failure> {
@@ -131,7 +151,7 @@ pub(super) async fn view(
             Unless::Never
         }
         Standing::Kept(..) => return Err(taken(&name)),
-        Standing::Other => return Ok(in_session(view)),
+        Standing::Other | Standing::Own => return Ok(in_session(view)),
     };
     let Some(definition) = views::definition(&view, written, asker, caps).await else {
         return Ok(in_session(view));
@@ -172,7 +192,7 @@ pub(super) async fn dropping(drop: DdlStatement, asker: &Asker<'_>) -> Result<Wo
             let missing = if if_exists { Missing::Fine } else { Missing::Wrong };
             Ok(Work::Unmake(Unmaking { storage: Arc::clone(storage(asker.keeping)?), name, missing }))
         }
-        Standing::Free | Standing::Other => Ok(Work::in_session(drop)),
+        Standing::Free | Standing::Other | Standing::Own => Ok(Work::in_session(drop)),
     }
 }
 
@@ -195,7 +215,9 @@ enum Standing {
     Free,
     /// A table or a view that is kept, with which the asker may do this.
     Kept(Access, TableType),
-    /// A configured table, or something of the session.
+    /// A table of the session's.
+    Own,
+    /// A configured table, or a view of the session's.
     Other,
 }
 
@@ -206,7 +228,8 @@ async fn standing(name: &FullName, asker: &Asker<'_>) -> Result<Standing, Failur
     let Some(found) = found else { return Ok(Standing::Free) };
     Ok(match found.downcast_ref::<Guarded>() {
         Some(guarded) => match guarded.owner() {
-            Owner::Catalog(_) | Owner::Session => Standing::Other,
+            Owner::Catalog(_) => Standing::Other,
+            Owner::Session => Standing::Own,
             Owner::Kept(..) => Standing::Kept(asker.access_to(guarded), guarded.table_type()),
         },
         // A view of the session's.

@@ -35,11 +35,7 @@ enum What {
 
 impl Kept {
     pub(super) fn table(maker: Maker, place: Url, schema: SchemaRef) -> Result<Self, DataFusionError> {
-        let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
-        let config = ListingTableConfig::new(ListingTableUrl::try_new(place, None)?)
-            .with_listing_options(options)
-            .with_schema(schema);
-        Ok(Self { maker, what: What::Table(Arc::new(ListingTable::try_new(config)?)) })
+        Ok(Self { maker, what: What::Table(Arc::new(rows(place, schema)?)) })
     }
 
     pub(super) fn view(maker: Maker, view: KeptView) -> Self {
@@ -69,6 +65,15 @@ impl Kept {
     pub(super) fn schema(&self) -> SchemaRef {
         self.provider().schema()
     }
+}
+
+/// The table of the rows in one folder.
+pub(super) fn rows(place: Url, schema: SchemaRef) -> Result<ListingTable, DataFusionError> {
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+    let config = ListingTableConfig::new(ListingTableUrl::try_new(place, None)?)
+        .with_listing_options(options)
+        .with_schema(schema);
+    ListingTable::try_new(config)
 }
 
 /// What a viewer sees: the catalogs that it sees, and with them the kept tables.

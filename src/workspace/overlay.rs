@@ -13,6 +13,7 @@ use datafusion::logical_expr::TableType;
 use parking_lot::RwLock;
 
 use crate::catalog::guarded::Guarded;
+use crate::storage::Temporary;
 
 /// What the session made, by catalog, schema and name.
 #[derive(Debug, Default)]
@@ -102,7 +103,7 @@ impl OverlaySchema {
     }
 
     fn own(&self, table: &str) -> Option<Arc<dyn TableProvider>> {
-        self.overlay.tables.read().get(&self.key(table)).map(Arc::clone)
+        self.overlay.tables.read().get(&self.key(table)).filter(|table| !is_over(table)).map(Arc::clone)
     }
 }
 
@@ -112,9 +113,11 @@ impl SchemaProvider for OverlaySchema {
         let mut names = self.base.table_names();
         let own = self.overlay.tables.read();
         names.extend(
-            own.keys()
-                .filter(|(catalog, schema, _)| *catalog == self.catalog && *schema == self.name)
-                .map(|(_, _, table)| table.clone()),
+            own.iter()
+                .filter(|((catalog, schema, _), table)| {
+                    *catalog == self.catalog && *schema == self.name && !is_over(table)
+                })
+                .map(|((_, _, table), _)| table.clone()),
         );
         names.sort();
         names.dedup();
@@ -125,7 +128,10 @@ impl SchemaProvider for OverlaySchema {
         match self.own(name) {
             // A view is put into the plan, where what it reads is judged; a table stands there itself.
             Some(view) if view.get_logical_plan().is_some() => Ok(Some(view)),
-            Some(table) => Ok(Some(Arc::new(Guarded::of_session(table)))),
+            Some(table) => {
+                let table = table.downcast_ref::<Temporary>().map_or_else(|| Arc::clone(&table), Temporary::table);
+                Ok(Some(Arc::new(Guarded::of_session(table))))
+            }
             None => self.base.table(name).await,
         }
     }
@@ -146,6 +152,7 @@ impl SchemaProvider for OverlaySchema {
             return Err(DataFusionError::Plan(format!("table `{name}` already exists")));
         }
         let mut own = self.overlay.tables.write();
+        own.retain(|_, table| !is_over(table));
         if own.len() >= MAX_OWN && !own.contains_key(&self.key(&name)) {
             return Err(DataFusionError::Plan(format!("a session may have {MAX_OWN} views and tables of its own")));
         }
@@ -167,4 +174,44 @@ impl SchemaProvider for OverlaySchema {
     }
 }
 
+fn is_over(table: &Arc<dyn TableProvider>) -> bool {
+    table.downcast_ref::<Temporary>().is_some_and(Temporary::is_over)
+}
+
 const MAX_OWN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+    use std::time::Duration;
+
+    use arrow::datatypes::Schema;
+    use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider};
+    use url::Url;
+
+    use super::*;
+    use crate::storage::Storage;
+    use crate::stores::Stores;
+
+    #[tokio::test]
+    async fn a_temporary_table_ends_before_its_rows_do() {
+        let folder = std::env::temp_dir().join(format!("portcullis-overlay-{}", std::process::id()));
+        let storage = Storage::open(Url::from_directory_path(&folder).unwrap(), &Stores::local_only()).await.unwrap();
+        let base = MemoryCatalogProvider::new();
+        base.register_schema("s", Arc::new(MemorySchemaProvider::new())).unwrap();
+        let all = MemoryCatalogProviderList::new();
+        all.register_catalog("c".to_owned(), Arc::new(base));
+        let list = OverlayCatalogList::new(Arc::new(all), Arc::default());
+        let schema = list.catalog("c").unwrap().schema("s").unwrap();
+        for (name, lasts) in [("over", Duration::ZERO), ("here", Temporary::LASTS)] {
+            let table = Storage::temporary(&storage.draft().unwrap(), &Arc::new(Schema::empty()), lasts).unwrap();
+            schema.register_table(name.to_owned(), Arc::new(table)).unwrap();
+        }
+        assert!(schema.table("here").await.unwrap().unwrap().is::<Guarded>() && schema.table_exist("here"));
+        assert!(schema.table("over").await.unwrap().is_none() && !schema.table_exist("over"));
+        assert_eq!(schema.table_names(), ["here"]);
+        assert!(Temporary::LASTS < Storage::abandoned(Duration::ZERO), "its rows are there longer");
+        drop(std::fs::remove_dir_all(folder));
+    }
+}

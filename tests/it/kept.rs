@@ -262,7 +262,8 @@ fn what_goes_wrong_leaves_no_table_and_no_rows() {
             "CREATE TABLE nowhere.public.bad (a INT)",
             "CREATE TABLE bad (a INT PRIMARY KEY)",
             "CREATE TABLE bad (a INT DEFAULT 1)",
-            "CREATE TEMPORARY TABLE bad (a INT)",
+            "CREATE TEMPORARY TABLE bad AS SELECT 1 / (n_nationkey - 24) AS a FROM nation",
+            "CREATE TEMPORARY TABLE nation AS SELECT 1 AS a",
             "CREATE TABLE bad AS SELECT * FROM vault",
         ] {
             let refused = alice.update(sql).await.unwrap_err();
@@ -280,6 +281,58 @@ fn what_goes_wrong_leaves_no_table_and_no_rows() {
         })
         .await;
         assert_eq!(alice.text("SELECT count(*) FROM good").await.unwrap(), ["25"]);
+    });
+}
+
+#[test]
+fn a_temporary_table_is_its_sessions() {
+    on_runtime(async {
+        let folder = folder();
+        let everything = reading("tpch.public.*", Grantee::User("carol".to_owned()));
+        let gate = gate_with(&folder, vec![everything]).await;
+        let (alice, carol) = (person(&gate, "alice"), person(&gate, "carol"));
+        let one = alice.with(&Login::Bearer(alice.handshake().await.unwrap()));
+        let other = alice.with(&Login::Bearer(alice.handshake().await.unwrap()));
+        let make = "CREATE TEMPORARY TABLE own AS SELECT n_name, n_regionkey FROM nation WHERE n_regionkey = 3";
+        assert_eq!(one.update(make).await.unwrap(), 5);
+        assert_eq!(one.text("CREATE TEMPORARY TABLE three AS VALUES (1), (2), (3)").await.unwrap(), ["3"]);
+        one.update("CREATE TEMPORARY TABLE none (a BIGINT)").await.unwrap();
+        let joined = "SELECT count(*), max(r_name) FROM own JOIN region ON n_regionkey = r_regionkey, three, \
+                      (SELECT count(*) AS n FROM none) WHERE n = 0";
+        assert_eq!(one.text(joined).await.unwrap(), ["15|EUROPE"]);
+        assert_eq!(columns(&one, "own").await, ["n_name|Utf8|NO", "n_regionkey|Int64|NO"]);
+        let listed = read(&one, CommandGetTables::default().as_any()).await.unwrap().rows;
+        assert!(listed.iter().any(|row| row.contains("|own|")), "{listed:?}");
+
+        // Nobody else has it: not the maker's other session, not who may read whatever is made there.
+        let absent = other.rows("SELECT * FROM zqnone").await.unwrap_err();
+        for client in [&other, &carol] {
+            let refused = client.rows("SELECT * FROM own").await.unwrap_err();
+            assert_eq!(refused.message(), absent.message().replace("zqnone", "own"));
+            let listed = read(client, CommandGetTables::default().as_any()).await.unwrap().rows;
+            assert!(!listed.iter().any(|row| row.contains("|own|")), "{listed:?}");
+        }
+        other.update("CREATE TEMPORARY TABLE own AS SELECT 7 AS seven").await.unwrap();
+        assert_eq!(other.text("SELECT seven FROM own").await.unwrap(), ["7"]);
+
+        for sql in [make, "CREATE TABLE own (a INT)", "CREATE VIEW own AS SELECT 1 AS a"] {
+            let refused = one.update(sql).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{sql}");
+            assert!(refused.message().contains("already exists"), "{refused}");
+        }
+        assert_eq!(one.update("CREATE TEMPORARY TABLE IF NOT EXISTS own (a INT)").await.unwrap(), 0);
+        one.update("CREATE OR REPLACE TEMPORARY TABLE own AS SELECT n_name FROM own LIMIT 2").await.unwrap();
+        assert_eq!(one.text("SELECT count(*) FROM own").await.unwrap(), ["2"]);
+        // A view of it is of no use to others.
+        one.update("CREATE VIEW some AS SELECT n_name FROM own LIMIT 1").await.unwrap();
+        assert_eq!(one.text("SELECT count(*) FROM some").await.unwrap(), ["1"]);
+        assert_eq!(code(&other.rows("SELECT * FROM some").await), Code::InvalidArgument);
+        one.update("DROP TABLE own").await.unwrap();
+        assert_eq!(code(&one.rows("SELECT * FROM own").await), Code::InvalidArgument);
+        assert_eq!(one.update(make).await.unwrap(), 5);
+
+        let refused = carol.update("CREATE TEMPORARY TABLE hers AS SELECT 1 AS a").await.unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (Code::PermissionDenied, "you may not create table `hers`"));
     });
 }
 

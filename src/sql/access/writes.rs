@@ -49,9 +49,6 @@ pub(super) fn creation_refusal(table: &CreateMemoryTable, asker: &Asker<'_>) -> 
     if !access.allows(Action::Create) {
         return Some(may_not(Action::Create, &table.name));
     }
-    if table.temporary {
-        return Some(Failure::unimplemented("CREATE TEMPORARY TABLE"));
-    }
     if table.constraints.iter().next().is_some() {
         return Some(Failure::unimplemented("a constraint on a table"));
     }
