@@ -106,10 +106,19 @@ impl<T> IntoIterator for NonEmpty<T> {
 /// `[storage]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// `managed`: a folder or a prefix in a store, which ends with `/`.
-    Managed(Url),
+    /// `managed`: a folder or a prefix in a store, which ends with `/`; and `views`.
+    Managed(Url, Views),
     /// Nowhere, the default: statements that make tables are refused.
     Nowhere,
+}
+
+/// `views` of `[storage]`: what becomes of a view that is not temporary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Views {
+    /// It is kept as tables are; the default.
+    Kept,
+    /// It lives in its session.
+    InSession,
 }
 
 /// `[server]`.

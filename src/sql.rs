@@ -28,7 +28,6 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
-use datafusion::sql::parser::Statement as ParsedStatement;
 use futures::executor::block_on;
 use portcullis_auth::Authorizer;
 
@@ -182,12 +181,7 @@ fn busy() -> Failure {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
 async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Asker<'_>) -> Result<Compiled, Failure> {
-    let mut statement = parsed(sql, state, caps).await?;
-    let temporary = creation::take_temporary(&mut statement);
-    let mut plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
-    if let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) = &mut plan {
-        table.temporary = temporary;
-    }
+    let plan = planned(sql, state, caps).await?;
     // As the session planned it, with the names of kept views in it.
     let written = match &plan {
         LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Some(Arc::clone(&view.input)),
@@ -247,14 +241,20 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
     }
 }
 
-/// The statement, within the caps.
-async fn parsed(sql: &str, state: &SessionState, caps: &SqlCaps) -> Result<ParsedStatement, Failure> {
+/// What a statement within the caps says; nothing is decided about it yet.
+async fn planned(sql: &str, state: &SessionState, caps: &SqlCaps) -> Result<LogicalPlan, Failure> {
     caps.check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
+    let mut statement =
+        state.sql_to_statement(&callable(sql), &dialect).map_err(|error| failure::of_parsing(&error))?;
     caps.check_statement(&statement)?;
     expansion::check(&statement, state).await?;
-    Ok(statement)
+    let temporary = creation::take_temporary(&mut statement);
+    let mut plan = state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))?;
+    if let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) = &mut plan {
+        table.temporary = temporary;
+    }
+    Ok(plan)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries")]

@@ -28,6 +28,7 @@ use url::Url;
 use self::place::{Newest, Place, Put};
 use self::record::{DataId, Record, State};
 use self::tables::Kept;
+use crate::config::Views;
 use crate::stores::Stores;
 
 pub(crate) use self::record::Definition;
@@ -50,6 +51,7 @@ pub struct Storage {
     place: Place,
     known: RwLock<Arc<Known>>,
     bounds: Bounds,
+    views: Views,
 }
 
 /// What all principals together may have in one place.
@@ -181,9 +183,21 @@ impl Storage {
     ///
     /// When the store does not answer, or holds records that this version does not understand.
     pub async fn open(place: Url, stores: &Stores) -> Result<Self, StorageError> {
-        let storage = Self { place: Place::open(place, stores)?, known: RwLock::default(), bounds: BOUNDS };
+        let storage =
+            Self { place: Place::open(place, stores)?, known: RwLock::default(), bounds: BOUNDS, views: Views::Kept };
         storage.refresh().await?;
         Ok(storage)
+    }
+
+    /// The same, with views as the configuration says.
+    #[must_use]
+    pub fn with_views(self, views: Views) -> Self {
+        Self { views, ..self }
+    }
+
+    /// What becomes of a view.
+    pub(crate) fn views(&self) -> Views {
+        self.views
     }
 
     /// Whether a statement that names `location` would reach into everybody's tables.

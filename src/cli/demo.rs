@@ -42,7 +42,7 @@ fn configuration(arguments: &DemoArguments, tables: &[(&str, PathBuf)]) -> Strin
          [cluster]\nmode = \"embedded\"\nwork_dir = \"work\"\n\n\
          [[auth]]\nscheme = \"api-key\"\nkeys = \"keys.toml\"\n\n\
          [session]\ndefault_catalog = \"tpch\"\ndefault_schema = \"public\"\n\n\
-         [storage]\nmanaged = \"tables\"\n\n\
+         [storage]\nmanaged = \"tables\"\nviews = \"session\"\n\n\
          [[grant]]\nto = [\"user:demo\"]\non = \"tpch.public.*\"\nallow = [\"select\", \"create\"]\n\n\
          [log]\nlevel = \"warn\"\n",
         arguments.listen

@@ -273,7 +273,7 @@ pub(super) fn notes(config: &Config) -> Vec<String> {
     notes.extend(stores::notes(&config.object_stores));
     if let Cluster::Remote(_) = &config.cluster {
         notes.extend(stores::notes_for_remote(&config.tables, &config.object_stores));
-        if let config::Storage::Managed(_) = config.storage {
+        if let config::Storage::Managed(..) = config.storage {
             notes.push(
                 "storage.managed: every executor must be able to write there, and the scheduler to list it".to_owned(),
             );
@@ -346,8 +346,8 @@ pub(super) fn files_of(files: &config::TlsFiles) -> Vec<&Path> {
 
 async fn keeping(storage: &config::Storage, stores: &Stores) -> Result<Keeping, Ended> {
     match storage {
-        config::Storage::Managed(place) => match tables::Storage::open(place.clone(), stores).await {
-            Ok(storage) => Ok(Keeping::At(Arc::new(storage))),
+        config::Storage::Managed(place, views) => match tables::Storage::open(place.clone(), stores).await {
+            Ok(storage) => Ok(Keeping::At(Arc::new(storage.with_views(*views)))),
             Err(error) => Err(Ended::Unreachable(error.to_string())),
         },
         config::Storage::Nowhere => Ok(Keeping::Nowhere),

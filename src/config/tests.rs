@@ -138,7 +138,7 @@ fn every_key_has_its_meaning() {
     assert_eq!(config.audit, Audit { target: file, wording: Wording::Danger });
     assert_eq!((config.log.level.as_str(), config.log.format), ("debug", LogFormat::Json));
     let kept = Url::parse("s3://lake/portcullis/").unwrap();
-    assert_eq!(config.storage, Storage::Managed(kept));
+    assert_eq!(config.storage, Storage::Managed(kept, Views::InSession));
     let prefixes = config.locations.iter().map(|location| location.prefix.as_str()).collect::<Vec<_>>();
     let scratch = Url::from_directory_path(dir.join("scratch")).unwrap();
     assert_eq!(prefixes, [scratch.as_str(), "file:///srv/shared/", "s3://lake/inbox/"]);

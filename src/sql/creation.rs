@@ -22,6 +22,7 @@ use super::caps::SqlCaps;
 use super::{Missing, Unmaking, Work, failure, files, policy, views, wire_types};
 use crate::catalog::guarded::{Guarded, Owner};
 use crate::catalog::listing::MAX_COLUMNS;
+use crate::config::Views;
 use crate::status::{Class, Failure};
 use crate::storage::{Definition, Draft, FullName, Keeping, Storage, Unless};
 
@@ -140,9 +141,12 @@ pub(super) async fn view(
 ) -> Result<Work, Failure> {
     let name = asker.full_name(&view.name);
     let may = asker.authorizer.table(asker.principal, name.as_name()).allows(Action::Create);
-    let (Keeping::At(storage), Some(written), true, false) = (asker.keeping, written, may, view.temporary) else {
+    let (Keeping::At(storage), Some(written), true) = (asker.keeping, written, may) else {
         return Ok(in_session(view));
     };
+    if view.temporary || storage.views() == Views::InSession {
+        return Ok(in_session(view));
+    }
     let unless = match standing(&name, asker).await? {
         Standing::Free => Unless::Taken,
         Standing::Kept(access, kind) if view.or_replace => {

@@ -1,8 +1,8 @@
 //! Kept views in a plan: in the place of each stands what its text reads, for the one who asks.
 //!
-//! A view gives nobody a right. Its text is planned and judged anew for every reader, who needs `select` on the view and
-//! on all that it reads; whoever did not write it is told nothing of what is in it. Names are looked up as they were
-//! where it was made, and never in a session. Runs nothing.
+//! A view gives nobody a right. Its text is planned and judged anew for every reader, who needs `select` on the view
+//! and on all that it reads; whoever did not write it is told nothing of what is in it. Names are looked up as they
+//! were where it was made, and never in a session. Runs nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use futures::future::LocalBoxFuture;
 
 use super::access::{self, Asker};
 use super::caps::SqlCaps;
-use super::{expansion, failure, parsed, policy};
+use super::{expansion, failure, policy};
 use crate::catalog::guarded::{Guarded, Owner};
 use crate::status::{Class, Failure};
 use crate::storage::{Definition, FullName, KeptView};
@@ -224,8 +224,7 @@ fn state_for(definition: &Definition, asker: &Asker<'_>) -> SessionState {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the text of a view makes one kind of plan")]
 async fn planned(definition: &Definition, state: &SessionState, caps: &SqlCaps) -> Result<LogicalPlan, Failure> {
-    let statement = parsed(&definition.sql, state, caps).await?;
-    match state.statement_to_plan(statement).await.map_err(|error| failure::of_planning(&error))? {
+    match super::planned(&definition.sql, state, caps).await? {
         LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Ok(Arc::unwrap_or_clone(view.input)),
         _ => Err(Failure::internal("the text of a kept view is not one of a view")),
     }

@@ -1,4 +1,5 @@
-//! The record that says that a table or a view exists: one JSON text, the same for every version of this product that reads it.
+//! The record that says that a table or a view exists: one JSON text, the same for every version of this product that
+//! reads it.
 //!
 //! Must not do I/O.
 

@@ -1,7 +1,7 @@
 //! A table that one session has made for itself.
 //!
-//! No record names its rows, so the sweep of any gate takes them for abandoned after a day: it ends well before, however
-//! long its session lasts. Has no rows itself; the session hands out the table inside.
+//! No record names its rows, so the sweep of any gate takes them for abandoned after a day: it ends well before,
+//! however long its session lasts. Has no rows itself; the session hands out the table inside.
 
 use std::sync::Arc;
 use std::time::Duration;

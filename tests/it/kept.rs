@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow_flight::sql::{CommandGetTables, ProstMessageExt};
-use portcullis::config::{Allow, Grant, Grantee, Location, NonEmpty, RowRule, Session};
+use portcullis::config::{Allow, Grant, Grantee, Location, NonEmpty, RowRule, Session, Views};
 use portcullis::storage::{Keeping, Storage};
 use portcullis::stores::Stores;
 use portcullis_auth::Action;
@@ -39,8 +39,13 @@ async fn gate_with(folder: &Path, more: Vec<Grant>) -> Gate {
 }
 
 async fn gate_of(folder: &Path, more: Vec<Grant>, settings: Settings) -> Gate {
+    gate_whose_views_are(Views::Kept, folder, more, settings).await
+}
+
+async fn gate_whose_views_are(views: Views, folder: &Path, more: Vec<Grant>, settings: Settings) -> Gate {
     let place = Url::from_directory_path(folder).unwrap();
-    let keeping = Keeping::At(Arc::new(Storage::open(place, &Stores::local_only()).await.unwrap()));
+    let storage = Storage::open(place, &Stores::local_only()).await.unwrap().with_views(views);
+    let keeping = Keeping::At(Arc::new(storage));
     let makes = |user: &str| Grant {
         allow: BTreeSet::from([Action::Create]),
         ..reading("tpch.public.*", Grantee::User(user.to_owned()))

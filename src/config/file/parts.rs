@@ -19,7 +19,7 @@ use crate::config::error::Problem;
 use crate::config::{
     Allow, Audit, AuditTarget, CertificateRole, ClientAuth, ClientCertificates, Cluster, Config, Embedded, Format,
     Home, Limits, Location, Log, LogFormat, LogLevel, NonEmpty, Revocations, RoleLimits, SealKeys, Server, Session,
-    Storage, Table, TlsFiles, TlsVersion, Transport, WorkDir,
+    Storage, Table, TlsFiles, TlsVersion, Transport, Views, WorkDir,
 };
 
 /// The whole file; `None` after a finding without which there is no configuration.
@@ -419,8 +419,11 @@ fn log(section: &mut Section<'_>) -> Log {
 
 /// `[storage]`.
 fn storage(section: &mut Section<'_>, around: &Surroundings<'_>, stores: &Stores) -> Storage {
+    const VIEWS: &[(&str, Views)] = &[("kept", Views::Kept), ("session", Views::InSession)];
+    let views = section.optional("views", Views::Kept, values::word(VIEWS));
     section.optional("managed", Storage::Nowhere, |item| {
-        stores.known(values::prefix(values::text(item)?, &around.dir)?).map(Storage::Managed)
+        let place = stores.known(values::prefix(values::text(item)?, &around.dir)?)?;
+        Ok(Storage::Managed(place, views))
     })
 }
 
@@ -436,10 +439,10 @@ fn location(
         let written = values::text(item)?;
         let prefix = stores.known(values::prefix(written, &around.dir)?)?;
         match storage {
-            Storage::Managed(kept) if overlap(kept, &prefix) => {
+            Storage::Managed(kept, _) if overlap(kept, &prefix) => {
                 Err(values::rule(written, "reaches into `storage.managed`, where everybody's tables are"))
             }
-            Storage::Managed(_) | Storage::Nowhere => Ok(prefix),
+            Storage::Managed(..) | Storage::Nowhere => Ok(prefix),
         }
     });
     let to = grants::grantees(section);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arrow_flight::sql::{CommandGetTables, ProstMessageExt};
-use portcullis::config::{Grant, Grantee, RowRule};
+use portcullis::config::{Grant, Grantee, RowRule, Views};
 use tonic::Code;
 
-use super::{columns, folder, gate, gate_of, gate_with, person};
+use super::{columns, folder, gate, gate_of, gate_whose_views_are, gate_with, person};
 use crate::support::client::{Client, code};
 use crate::support::login::Login;
 use crate::support::{Seen, Settings, on_runtime, reading, until};
@@ -117,6 +117,21 @@ fn what_means_something_in_the_session_alone_stays_there() {
         assert_eq!(carol.text("SELECT n FROM hers").await.unwrap(), ["25"]);
         assert_eq!(code(&alice.rows("SELECT n FROM hers").await), Code::InvalidArgument);
         carol.update("DROP VIEW hers").await.unwrap();
+    });
+}
+
+#[test]
+fn a_gate_can_leave_views_to_their_sessions() {
+    on_runtime(async {
+        let folder = folder();
+        let keeps = gate(&folder).await;
+        person(&keeps, "alice").update("CREATE VIEW before AS SELECT 1 AS a").await.unwrap();
+        let gate = gate_whose_views_are(Views::InSession, &folder, Vec::new(), Settings::shared().await).await;
+        let alice = person(&gate, "alice");
+        let one = alice.with(&Login::Bearer(alice.handshake().await.unwrap()));
+        one.update("CREATE VIEW own AS SELECT a + 1 AS b FROM before").await.unwrap();
+        assert_eq!(one.text("SELECT b FROM own").await.unwrap(), ["2"]);
+        assert_eq!(code(&alice.rows("SELECT b FROM own").await), Code::InvalidArgument);
     });
 }
 

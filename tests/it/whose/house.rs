@@ -14,6 +14,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::parquet::arrow::ArrowWriter;
 use portcullis::config::{Allow, Format, Grant, Grantee, Location, NonEmpty, RowRule, Session, Table};
 use portcullis::gate::chain::Chain;
+use portcullis::storage::Keeping;
 use portcullis_auth::{
     Action, Assertion, Attempt, Authenticator, BoxFuture, Cost, Credential, Expiry, Principal, Rejection, Standing,
     Verdict,
@@ -36,9 +37,14 @@ impl House {
     }
 
     pub(crate) async fn with(tables: Vec<Table>, grants: Vec<Grant>) -> Self {
+        Self::keeping(Keeping::Nowhere, tables, grants).await
+    }
+
+    /// With a place for what people make.
+    pub(crate) async fn keeping(keeping: Keeping, tables: Vec<Table>, grants: Vec<Grant>) -> Self {
         let session = Session { default_catalog: "shop".to_owned(), ..Session::default() };
         let (locations, chain) = (locations(), Some(Chain::new(Arc::new(Staff))));
-        let settings = Settings { tables, grants, locations, session, chain, ..Settings::shared().await };
+        let settings = Settings { keeping, tables, grants, locations, session, chain, ..Settings::shared().await };
         Self { gate: Gate::start(settings).await }
     }
 

@@ -70,7 +70,7 @@ async fn ask(way: &Way, table: &str, clients: &[(&'static str, Client)]) -> Vec<
 }
 
 /// One line of what a client is told.
-fn outcome(answer: Result<Answer, Status>) -> String {
+pub(super) fn outcome(answer: Result<Answer, Status>) -> String {
     let text = match answer {
         Err(status) => format!("{:?}: {}", status.code(), status.message()),
         Ok(answer) if answer.schemas.is_empty() => format!("Ok {}", answer.told.join(", ")),

@@ -219,7 +219,7 @@ fn short(any: &Any) -> String {
     any.type_url.rsplit('.').next().unwrap().to_owned()
 }
 
-fn query(sql: &'static str) -> Way {
+pub(super) fn query(sql: &'static str) -> Way {
     Way { by: By::Query(sql), before: &[] }
 }
 
