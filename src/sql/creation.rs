@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     CreateMemoryTable, CreateView, DdlStatement, LogicalPlan, LogicalPlanBuilder, TableType,
 };
 use datafusion::sql::parser::Statement as ParsedStatement;
-use datafusion::sql::sqlparser::ast::Statement as Sql;
+use datafusion::sql::sqlparser::ast::{OnCommit, Statement as Sql};
 use portcullis_auth::{Access, Action};
 
 use super::access::{self, Asker, Place, writes};
@@ -78,11 +78,17 @@ pub(crate) enum RowsOf {
     Nothing,
 }
 
-/// Whether a statement makes a temporary table; the engine's planner knows no such tables, so that is taken from it.
+/// Whether a statement makes a temporary table; the engine's planner knows no such tables, so that is taken from it, and
+/// what else says that it is the session's (as Tableau writes it).
 pub(super) fn take_temporary(statement: &mut ParsedStatement) -> bool {
     let ParsedStatement::Statement(statement) = statement else { return false };
     let Sql::CreateTable(table) = statement.as_mut() else { return false };
-    std::mem::take(&mut table.temporary)
+    if !std::mem::take(&mut table.temporary) {
+        return false;
+    }
+    table.global.take_if(|global| !*global);
+    table.on_commit.take_if(|on_commit| *on_commit == OnCommit::PreserveRows);
+    true
 }
 
 /// What `table` asks for, whose maker has been found to be allowed to.

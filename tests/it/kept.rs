@@ -301,7 +301,10 @@ fn a_temporary_table_is_its_sessions() {
         let make = "CREATE TEMPORARY TABLE own AS SELECT n_name, n_regionkey FROM nation WHERE n_regionkey = 3";
         assert_eq!(one.update(make).await.unwrap(), 5);
         assert_eq!(one.text("CREATE TEMPORARY TABLE three AS VALUES (1), (2), (3)").await.unwrap(), ["3"]);
-        one.update("CREATE TEMPORARY TABLE none (a BIGINT)").await.unwrap();
+        one.update("CREATE LOCAL TEMPORARY TABLE none (a BIGINT) ON COMMIT PRESERVE ROWS").await.unwrap();
+        for other in ["GLOBAL TEMPORARY TABLE n (a INT)", "TEMPORARY TABLE n (a INT) ON COMMIT DROP"] {
+            assert_ne!(code(&one.update(&format!("CREATE {other}")).await), Code::Ok, "{other}");
+        }
         let joined = "SELECT count(*), max(r_name) FROM own JOIN region ON n_regionkey = r_regionkey, three, \
                       (SELECT count(*) AS n FROM none) WHERE n = 0";
         assert_eq!(one.text(joined).await.unwrap(), ["15|EUROPE"]);
