@@ -78,8 +78,8 @@ pub(crate) enum RowsOf {
     Nothing,
 }
 
-/// Whether a statement makes a temporary table; the engine's planner knows no such tables, so that is taken from it, and
-/// what else says that it is the session's (as Tableau writes it).
+/// Whether a statement makes a temporary table; the engine's planner knows no such tables, so that is taken from it,
+/// and what else says that it is the session's (as Tableau writes it).
 pub(super) fn take_temporary(statement: &mut ParsedStatement) -> bool {
     let ParsedStatement::Statement(statement) = statement else { return false };
     let Sql::CreateTable(table) = statement.as_mut() else { return false };
