@@ -35,7 +35,7 @@ use crate::sql::{SqlCaps, Statements};
 use crate::stack::{self, Stack, StackLimits};
 use crate::storage::Keeping;
 use crate::stores::Stores;
-use crate::workspace::{States, Template};
+use crate::workspace::Template;
 use arrow_flight::flight_service_server::FlightServiceServer;
 
 /// What a gate is made of. Each decision is required; there is no default for who may come in.
@@ -215,7 +215,6 @@ impl Server {
                 backend: self.backend,
                 session: Arc::clone(&session),
                 sql_depth: self.limits.sql_depth,
-                states: States::default(),
             },
             local,
             audit: self.audit.clone(),

@@ -5,9 +5,8 @@
 
 mod overlay;
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::catalog::CatalogProviderList;
@@ -44,33 +43,6 @@ pub struct Template {
     pub session: Arc<Session>,
     /// Nesting that the parser accepts.
     pub sql_depth: usize,
-    /// The states that are built at the moment.
-    pub states: States,
-}
-
-/// The built states of all sessions. Where there are many, those go soon that are not in use: what thousands of them
-/// leave when they go together are holes in memory.
-#[derive(Clone, Debug, Default)]
-pub struct States {
-    built: Arc<Mutex<VecDeque<Weak<Mutex<Built>>>>>,
-}
-
-impl States {
-    /// One more is built.
-    fn add(&self, state: &Arc<Mutex<Built>>) {
-        let mut all = self.built.lock();
-        all.push_back(Arc::downgrade(state));
-        // A few at a time: more go than come.
-        for _ in 0..4 {
-            let oldest = if all.len() > MANY_BUILT { all.pop_front() } else { None };
-            let Some(built) = oldest.as_ref().and_then(Weak::upgrade) else { continue };
-            let mut built = built.lock();
-            match &*built {
-                Built::Since { used, .. } if used.elapsed() < IN_USE => all.extend(oldest),
-                Built::Since { .. } | Built::Not => *built = Built::Not,
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Template {
@@ -88,7 +60,7 @@ pub struct Workspace {
     overlay: Arc<Overlay>,
     /// In the order in which they were set.
     settings: Mutex<Vec<(String, String)>>,
-    built: Arc<Mutex<Built>>,
+    built: Mutex<Built>,
     /// One statement that changes the session at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -108,7 +80,7 @@ impl Workspace {
             backend_session,
             overlay: Arc::default(),
             settings: Mutex::default(),
-            built: Arc::new(Mutex::new(Built::Not)),
+            built: Mutex::new(Built::Not),
             changing: tokio::sync::Mutex::default(),
         }
     }
@@ -141,7 +113,6 @@ impl Workspace {
         let state = self.build().await?;
         let state = Arc::new(state);
         *self.built.lock() = Built::Since { state: Arc::clone(&state), used: Instant::now() };
-        self.template.states.add(&self.built);
         Ok(state)
     }
 
@@ -278,45 +249,8 @@ impl Workspace {
     }
 }
 
-/// Of some 40 KiB each.
-const MANY_BUILT: usize = 1024;
-/// A state that was used this long ago is.
-const IN_USE: Duration = Duration::from_secs(1);
 /// What a bracket with a subquery in it costs at most.
 const PARSER_LEVELS: usize = 4;
 const BUILD: Duration = Duration::from_secs(30);
 /// Creating an external table reads its files' schema.
 const DDL: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
-
-    use super::*;
-
-    fn built_ago(ago: Duration) -> Arc<Mutex<Built>> {
-        let state = Arc::new(SessionStateBuilder::new().build());
-        Arc::new(Mutex::new(Built::Since { state, used: Instant::now().checked_sub(ago).unwrap() }))
-    }
-
-    #[test]
-    fn where_many_states_are_built_those_in_use_stay() {
-        let states = States::default();
-        let is_built = |one: &Arc<Mutex<Built>>| matches!(&*one.lock(), Built::Since { .. });
-        let (busy, idle) = (built_ago(Duration::ZERO), built_ago(IN_USE));
-        states.add(&busy);
-        states.add(&idle);
-        // Of sessions that have ended.
-        for _ in 0..MANY_BUILT {
-            states.add(&Arc::new(Mutex::new(Built::Not)));
-            assert!(states.built.lock().len() <= MANY_BUILT + 1);
-        }
-        assert!(is_built(&busy) && !is_built(&idle));
-        let others: Vec<_> = (0..MANY_BUILT).map(|_| built_ago(IN_USE)).collect();
-        others.iter().for_each(|one| states.add(one));
-        states.add(&busy);
-        let kept = others.iter().filter(|one| is_built(one)).count();
-        assert!((MANY_BUILT / 2..MANY_BUILT).contains(&kept), "{kept}");
-        assert!(is_built(&busy));
-    }
-}
