@@ -87,6 +87,13 @@ impl Failure {
         self
     }
 
+    /// The same with another sentence for the client; the operator learns of the first one.
+    #[must_use]
+    pub fn told_as(self, sentence: String) -> Self {
+        let cause = self.cause.unwrap_or_else(|| self.sentence.into_owned());
+        Self { sentence: Cow::Owned(bounded(sentence)), cause: Some(cause), ..self }
+    }
+
     /// Adds the time after which a retry makes sense (`google.rpc.RetryInfo`).
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {

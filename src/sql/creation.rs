@@ -153,6 +153,7 @@ pub(super) async fn view(
     if view.temporary || storage.views() == Views::InSession {
         return Ok(in_session(view));
     }
+    schema_of(&name, asker)?;
     let unless = match standing(&name, asker).await? {
         Standing::Free => Unless::Taken,
         Standing::Kept(access, kind) if view.or_replace => {
@@ -247,7 +248,7 @@ async fn standing(name: &FullName, asker: &Asker<'_>) -> Result<Standing, Failur
     })
 }
 
-/// A table can be made in the schemas that its maker sees.
+/// A table or a view can be made in the schemas that its maker sees.
 fn schema_of(name: &FullName, asker: &Asker<'_>) -> Result<(), Failure> {
     let catalog = asker.state.catalog_list().catalog(&name.catalog);
     match catalog.and_then(|catalog| catalog.schema(&name.schema)) {

@@ -75,6 +75,12 @@ impl Views<'_> {
             let (named, mut relations) = kept_views(&plan)?;
             for view in &named {
                 if !self.read.contains_key(&view.name) {
+                    if self.read.len() >= MAX_VIEWS {
+                        return Err(Failure::about_request(
+                            Class::InvalidArgument,
+                            format!("the statement reads more than {MAX_VIEWS} kept views"),
+                        ));
+                    }
                     let read = self.read(view).await?;
                     self.read.insert(view.name.clone(), read);
                 }
@@ -160,10 +166,7 @@ impl Named {
     fn of_reader(&self, asker: &Asker<'_>, failure: Failure) -> Failure {
         match self.guarded().map(Guarded::owner) {
             Some(Owner::Kept(_, maker)) if maker.is(asker.principal.key()) => failure,
-            _ => Failure::about_request(
-                failure.class(),
-                format!("view `{}` reads something that is not there for you", self.name.table),
-            ),
+            _ => failure.told_as(format!("view `{}` reads something that is not there for you", self.name.table)),
         }
     }
 }
@@ -254,5 +257,7 @@ fn shaped(plan: LogicalPlan, schema: &SchemaRef) -> Result<LogicalPlan, Failure>
         .map_err(|error| failure::of_planning(&error))
 }
 
+/// Each is planned, on a thread that cannot be stopped.
+const MAX_VIEWS: usize = 256;
 /// Views of views of views.
 const MAX_DEPTH: usize = 16;

@@ -1,10 +1,11 @@
 //! Views that are kept: what outlives the session, and that a view gives nobody a right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use arrow_flight::sql::{CommandGetTables, ProstMessageExt};
 use portcullis::config::{Grant, Grantee, RowRule, Views};
+use portcullis_auth::Action;
 use tonic::Code;
 
 use super::{columns, folder, gate, gate_of, gate_whose_views_are, gate_with, person};
@@ -55,7 +56,9 @@ fn a_view_outlives_the_session_and_the_gate() {
 fn a_name_is_given_once_whether_to_a_table_or_to_a_view() {
     on_runtime(async {
         let folder = folder();
-        let gate = gate(&folder).await;
+        let creates = BTreeSet::from([Action::Create]);
+        let anywhere = Grant { allow: creates, ..reading("*", Grantee::User("frank".to_owned())) };
+        let gate = gate_with(&folder, vec![anywhere]).await;
         let (alice, bob) = (person(&gate, "alice"), person(&gate, "bob"));
         alice.update("CREATE VIEW v AS SELECT 1 AS a").await.unwrap();
         alice.update("CREATE TABLE t AS SELECT 1 AS a").await.unwrap();
@@ -88,6 +91,11 @@ fn a_name_is_given_once_whether_to_a_table_or_to_a_view() {
         assert_eq!(alice.update("DROP VIEW IF EXISTS v").await.unwrap(), 0);
         bob.update("CREATE VIEW v AS SELECT 4 AS a").await.unwrap();
         assert_eq!(bob.text("SELECT a FROM v").await.unwrap(), ["4"]);
+        // Nothing is kept where there is no schema, whatever a grant says.
+        let [erin, everywhere] = ["erin", "frank"].map(|name| person(&gate, name));
+        assert_eq!(code(&erin.update("CREATE VIEW tpch.nowhere.v AS SELECT 1 AS a").await), Code::InvalidArgument);
+        let refused = everywhere.update("CREATE VIEW tpch.nowhere.v AS SELECT 1 AS a").await.unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "there is no schema `tpch.nowhere`"));
         for sql in ["CREATE VIEW twice AS SELECT a.a, b.a FROM v a, v b", "INSERT INTO v VALUES (1)"] {
             assert_ne!(code(&bob.update(sql).await), Code::Ok, "{sql}");
         }
@@ -290,6 +298,16 @@ fn a_view_that_would_grow_without_end_is_refused() {
         assert_eq!(alice.text("SELECT count(*) FROM c15").await.unwrap(), ["25"]);
         let refused = alice.update("CREATE VIEW c16 AS SELECT k FROM c15").await.unwrap_err();
         assert!(refused.message().contains("views of more than 16 others"), "{refused}");
+        for number in 0..=256 {
+            alice.update(&format!("CREATE VIEW e{number} AS SELECT 1 AS k")).await.unwrap();
+        }
+        let all = |count: usize| {
+            let names: Vec<_> = (0..count).map(|number| format!("(SELECT k FROM e{number}) AS x{number}")).collect();
+            format!("EXPLAIN SELECT x0.k FROM {}", names.join(", "))
+        };
+        alice.text(&all(40)).await.unwrap();
+        let refused = alice.rows(&all(257)).await.unwrap_err();
+        assert!(refused.message().contains("more than 256 kept views"), "{refused}");
         let long = format!("VIEW long AS SELECT '{}' AS a", "x".repeat(70_000));
         let refused = alice.update(&format!("CREATE {long}")).await.unwrap_err();
         assert!(refused.message().contains("at most 65536 bytes"), "{refused}");

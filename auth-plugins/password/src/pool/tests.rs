@@ -27,6 +27,20 @@ async fn a_question_is_answered_by_its_hash() {
     assert!(!pool.seen.knows(&Question::numbered(2), Instant::now()), "what was wrong is not");
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_hashing_thread_gives_way() {
+    let niceness = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // After the name in brackets, of which the 17th is the 19th of all (proc_pid_stat(5)).
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    let own = niceness();
+    let check: Arc<Check> =
+        Arc::new(move |_, _, _| if niceness() == own.max(9) { Outcome::Fits } else { Outcome::Wrong });
+    assert_eq!(Asked::new(&config(1, 1), check).ask(1, "any").await, Ok(Outcome::Fits));
+}
+
 #[tokio::test]
 async fn no_more_hashes_run_and_no_more_wait_than_allowed() {
     let held = Held::default();
