@@ -8,11 +8,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
@@ -48,6 +49,32 @@ impl Local {
     /// The bounded environment that sessions are planned and run in.
     pub fn environment(&self) -> Arc<RuntimeEnv> {
         Arc::clone(&self.environment)
+    }
+
+    /// Of `state` what [`Self::run`] needs for `plan`, since a result waits longer for its reader than a session needs a
+    /// state. Functions are most of a state, an optimized plan brings its own along, and none but the tables of
+    /// `information_schema` list the others.
+    pub fn kept_for(plan: &LogicalPlan, state: Arc<SessionState>) -> Arc<SessionState> {
+        let mut scans = false;
+        let walked = plan.apply_with_subqueries(|node| {
+            scans |= matches!(node, LogicalPlan::TableScan(_));
+            Ok(TreeNodeRecursion::Continue)
+        });
+        if scans || walked.is_err() {
+            return state;
+        }
+        let kept = SessionStateBuilder::new()
+            .with_session_id(state.session_id().to_owned())
+            .with_config(state.config().clone())
+            .with_runtime_env(Arc::clone(state.runtime_env()))
+            .with_catalog_list(Arc::clone(state.catalog_list()))
+            .with_execution_props(state.execution_props().clone())
+            .with_query_planner(Arc::clone(state.query_planner()))
+            .with_analyzer_rules(Vec::new())
+            .with_optimizer_rules(Vec::new())
+            .with_physical_optimizer_rules(state.physical_optimizers().to_vec())
+            .build();
+        Arc::new(kept)
     }
 
     /// The rows of an optimized plan. Dropping the stream stops the work.

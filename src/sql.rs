@@ -16,6 +16,7 @@ mod location;
 mod planner;
 mod policy;
 pub mod settings;
+mod view_types;
 mod views;
 mod wire_types;
 
@@ -195,7 +196,7 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
     let compiled = |schema: SchemaRef, work| Compiled { schema, work, state: Arc::clone(state), facts };
     match plan {
         LogicalPlan::Explain(explain) => {
-            let optimized = state.optimize(&explain.plan).map_err(|error| failure::of_planning(&error))?;
+            let optimized = optimized(Arc::unwrap_or_clone(explain.plan), state)?;
             let answer = explanation(&optimized)?;
             Ok(compiled(answer.schema(), Work::Answer(answer)))
         }
@@ -226,7 +227,7 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
             let schema = wire_types::declared(&query);
             let place = access::place(&query)?;
             let query = policy::enforce(query, asker)?;
-            let optimized = state.optimize(&query).map_err(|error| failure::of_planning(&error))?;
+            let optimized = optimized(query, state)?;
             if place == access::Place::Cluster {
                 files::present(&optimized, state).await?;
             }
@@ -239,6 +240,11 @@ async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Aske
             ))
         }
     }
+}
+
+/// An authorized query as it is handed over.
+fn optimized(query: LogicalPlan, state: &SessionState) -> Result<LogicalPlan, Failure> {
+    view_types::without(query).and_then(|query| state.optimize(&query)).map_err(|error| failure::of_planning(&error))
 }
 
 /// What a statement within the caps says; nothing is decided about it yet.

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::TableReference;
@@ -248,7 +248,19 @@ async fn inferred(
     let store = state.runtime_env().object_store(first)?;
     let store: Arc<dyn ObjectStore> =
         if reads_whole_files(&command.file_type) { Arc::new(Beginnings::of(store)) } else { store };
-    format.infer_schema(state, &store, &files).await
+    format.infer_schema(state, &store, &files).await.map(without_views)
+}
+
+/// Files whose writer had views are read without: what the cluster cuts into slices would carry whole buffers along.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other types are read as they are")]
+fn without_views(schema: SchemaRef) -> SchemaRef {
+    let plain = |field: &Arc<Field>| match field.data_type() {
+        DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        DataType::BinaryView => Arc::new(field.as_ref().clone().with_data_type(DataType::Binary)),
+        _ => Arc::clone(field),
+    };
+    let fields: Fields = schema.fields().iter().map(plain).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Lists what a table would read.

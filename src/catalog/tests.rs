@@ -9,10 +9,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, StringViewArray};
 use datafusion::catalog::{CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
+use datafusion::prelude::SessionContext;
 use tokio::time::Instant;
 
 use self::fakes::{Counting, Folder, catalogs, catalogs_over, table};
@@ -198,6 +199,20 @@ async fn partition_columns_come_last_and_are_of_the_configured_types() {
     let types: Vec<_> = orders.schema().fields().iter().map(|field| field.to_string()).collect();
     assert_eq!(columns(&orders), ["id", "year", "month"]);
     assert!(types.get(1).unwrap().contains("Int32") && types.get(2).unwrap().contains("Utf8"), "{types:?}");
+}
+
+#[tokio::test]
+async fn texts_that_were_written_as_views_are_read_as_texts() {
+    let folder = Folder::new("views");
+    let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["longer than twelve bytes", "short"]));
+    folder.parquet("orders/one.parquet", &[("id", numbers(2)), ("text", texts)]);
+    let catalogs = catalogs(&[table(&folder, "orders", Format::Parquet)], Times::default());
+    let context = SessionContext::new();
+    context.register_table("orders", open(&catalogs, "orders").await.unwrap()).unwrap();
+    let sql = "SELECT text FROM orders WHERE text LIKE 'longer%' AND text = 'longer than twelve bytes'";
+    let rows = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let texts: Vec<_> = rows.iter().flat_map(|rows| rows.column(0).as_string::<i32>().iter().flatten()).collect();
+    assert_eq!(texts, ["longer than twelve bytes"]);
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ use super::{Core, metadata};
 use crate::audit::{Event, Origin, SealedKind, What};
 use crate::backend::Submission;
 use crate::gate::caller::Caller;
+use crate::local::Local;
 use crate::slots::Place;
 use crate::sql::{Compiled, Work, count_schema, failure};
 use crate::status::{Class, Failure};
@@ -196,7 +197,10 @@ impl Core {
         account.is(facts);
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),
-            Work::Here(plan) => (Answer::Here { plan, state }, None),
+            Work::Here(plan) => {
+                let state = Local::kept_for(&plan, state);
+                (Answer::Here { plan, state }, None)
+            }
             Work::Keep(keep) => (done(account, self.keep(caller, *keep).await?)?, None),
             Work::Make(making) => (done(account, self.make(caller, &workspace, state, *making).await?)?, None),
             Work::Nothing => (done(account, 0)?, None),

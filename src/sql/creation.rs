@@ -19,7 +19,7 @@ use portcullis_auth::{Access, Action};
 
 use super::access::{self, Asker, Place, writes};
 use super::caps::SqlCaps;
-use super::{Missing, Unmaking, Work, failure, files, policy, views, wire_types};
+use super::{Missing, Unmaking, Work, failure, files, optimized, policy, views, wire_types};
 use crate::catalog::guarded::{Guarded, Owner};
 use crate::catalog::listing::MAX_COLUMNS;
 use crate::config::Views;
@@ -121,16 +121,15 @@ pub(super) async fn work(table: CreateMemoryTable, asker: &Asker<'_>) -> Result<
 async fn rows(query: LogicalPlan, draft: &Draft, asker: &Asker<'_>) -> Result<RowsOf, Failure> {
     let place = access::place(&query)?;
     let query = policy::enforce(query, asker)?;
-    let optimized = |plan: &LogicalPlan| asker.state.optimize(plan).map_err(|error| failure::of_planning(&error));
     match place {
-        Place::Here => Ok(RowsOf::Here(optimized(&query)?)),
+        Place::Here => Ok(RowsOf::Here(optimized(query, asker.state)?)),
         Place::Cluster => {
             let parquet = format_as_file_type(Arc::new(ParquetFormatFactory::new()));
             let to = draft.place().to_string();
             let copy = LogicalPlanBuilder::copy_to(query, to, parquet, HashMap::new(), Vec::new())
                 .and_then(LogicalPlanBuilder::build)
                 .map_err(|error| failure::of_planning(&error))?;
-            let copy = optimized(&copy)?;
+            let copy = optimized(copy, asker.state)?;
             files::present(&copy, asker.state).await?;
             Ok(RowsOf::Cluster(copy))
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::common::Column;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::prelude::Expr::Column as ColumnExpr;
 
@@ -15,15 +16,23 @@ use crate::status::Failure;
 
 /// `plan` with its root columns cast to readable types; the same plan when all are readable.
 pub(super) fn readable(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
+    cast_columns(plan, client_type).map_err(|error| failure::of_planning(&error))
+}
+
+/// `plan` with its root columns cast to what `wanted` says of their types; the same plan when they are that.
+pub(super) fn cast_columns(
+    plan: LogicalPlan,
+    wanted: impl Fn(&DataType) -> DataType,
+) -> Result<LogicalPlan, DataFusionError> {
     let schema = Arc::clone(plan.schema());
-    if schema.fields().iter().all(|field| client_type(field.data_type()) == *field.data_type()) {
+    if schema.fields().iter().all(|field| wanted(field.data_type()) == *field.data_type()) {
         return Ok(plan);
     }
     let columns: Vec<Expr> = schema
         .iter()
         .map(|(qualifier, field)| {
             let column = ColumnExpr(Column::new(qualifier.cloned(), field.name()));
-            let wanted = client_type(field.data_type());
+            let wanted = wanted(field.data_type());
             if wanted == *field.data_type() {
                 column
             } else {
@@ -31,10 +40,7 @@ pub(super) fn readable(plan: LogicalPlan) -> Result<LogicalPlan, Failure> {
             }
         })
         .collect();
-    LogicalPlanBuilder::from(plan)
-        .project(columns)
-        .and_then(LogicalPlanBuilder::build)
-        .map_err(|error| failure::of_planning(&error))
+    LogicalPlanBuilder::from(plan).project(columns).and_then(LogicalPlanBuilder::build)
 }
 
 /// The one schema of a statement. Taken before optimization, where nullability is never stricter than the data.

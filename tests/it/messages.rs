@@ -1,10 +1,13 @@
 //! No message is larger than clients take, whatever the rows are.
 
+use std::time::Duration;
+
 use arrow::array::{Array, AsArray};
 use arrow_flight::FlightData;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures::TryStreamExt;
 use prost::Message;
+use tokio::time::timeout;
 use tonic::Code;
 
 use crate::support::client::only_ticket;
@@ -66,6 +69,26 @@ fn rows_keep_their_order_and_their_values_when_they_are_cut() {
     });
 }
 
+/// An ordered exchange of Ballista sends a string view with the whole buffer behind it in each slice: two such sorts at
+/// once, one of them far from its rows, filled an executor's memory.
+#[test]
+fn sorts_of_wide_texts_run_side_by_side() {
+    on_runtime(async {
+        let gate = Gate::shared().await;
+        let client = gate.client(&Login::key("alice"));
+        let sql = "SELECT o_orderkey, repeat(o_comment, 50) AS c FROM orders ORDER BY o_orderkey";
+        for _ in 0..4 {
+            let one = || async { client.ticket(sql).await.unwrap() };
+            let both = async { tokio::join!(one(), one()) };
+            let (one, other) = timeout(SORTED, both).await.unwrap_or_else(|_| panic!("not within {SORTED:?}"));
+            for ticket in [one, other] {
+                let batches = client.read(ticket).await.unwrap();
+                assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 15_000);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_large_cell_passes_and_a_larger_one_is_refused_clearly() {
     on_runtime(async {
@@ -111,3 +134,4 @@ fn results_come_without_compression() {
 
 const FOUR_MIB: usize = 4 * 1024 * 1024;
 const SIXTEEN_MIB: usize = 16 * 1024 * 1024;
+const SORTED: Duration = Duration::from_secs(60);
