@@ -206,7 +206,7 @@ async fn texts_that_were_written_as_views_are_read_as_texts() {
     let folder = Folder::new("views");
     let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["longer than twelve bytes", "short"]));
     folder.parquet("orders/one.parquet", &[("id", numbers(2)), ("text", texts)]);
-    let catalogs = catalogs(&[table(&folder, "orders", Format::Parquet)], Times::default());
+    let catalogs = catalogs(&[table(&folder, "orders", Format::Parquet)]);
     let context = SessionContext::new();
     context.register_table("orders", open(&catalogs, "orders").await.unwrap()).unwrap();
     let sql = "SELECT text FROM orders WHERE text LIKE 'longer%' AND text = 'longer than twelve bytes'";
