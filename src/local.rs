@@ -51,8 +51,8 @@ impl Local {
         Arc::clone(&self.environment)
     }
 
-    /// Of `state` what [`Self::run`] needs for `plan`, since a result waits longer for its reader than a session needs a
-    /// state. Functions are most of a state, an optimized plan brings its own along, and none but the tables of
+    /// Of `state` what [`Self::run`] needs for `plan`, since a result waits longer for its reader than a session needs
+    /// a state. Functions are most of a state, an optimized plan brings its own along, and none but the tables of
     /// `information_schema` list the others.
     pub fn kept_for(plan: &LogicalPlan, state: Arc<SessionState>) -> Arc<SessionState> {
         let mut scans = false;

@@ -116,8 +116,8 @@ fn show_describe_and_information_schema_have_rows_by_default() {
         let client = gate.client(&Login::key("alice"));
         for (sql, row) in [
             ("SHOW TABLES", "tpch|public|nation|BASE TABLE"),
-            ("SHOW COLUMNS FROM nation", "tpch|public|nation|n_name|Utf8View|NO"),
-            ("DESCRIBE nation", "n_name|Utf8View|NO"),
+            ("SHOW COLUMNS FROM nation", "tpch|public|nation|n_name|Utf8|NO"),
+            ("DESCRIBE nation", "n_name|Utf8|NO"),
             ("SELECT schema_name FROM information_schema.schemata", "public"),
         ] {
             let rows = client.text(sql).await.unwrap_or_else(|status| panic!("{sql}: {status}"));

@@ -41,7 +41,7 @@ fn a_view_outlives_the_session_and_the_gate() {
             let nested = "SELECT r_name FROM region WHERE r_regionkey < (SELECT max(n) FROM few) AND EXISTS \
                           (SELECT 1 FROM europe e WHERE e.name = 'RUSSIA' AND r_regionkey = 3)";
             assert_eq!(client.text(nested).await.unwrap(), ["EUROPE"]);
-            assert_eq!(columns(client, "few").await, ["n|Int64|NO", "one|Utf8View|YES"]);
+            assert_eq!(columns(client, "few").await, ["n|Int64|NO", "one|Utf8|YES"]);
             let listed = listed(client).await;
             assert_eq!(listed.iter().filter(|row| row.ends_with("|VIEW")).count(), 3, "{listed:?}");
         }
