@@ -45,15 +45,20 @@ impl Report {
         passed == 1
     }
 
-    /// What went wrong, the table, and as the very last line the sum.
+    /// Something of `suite` that is read at the end, where whoever has only the end of a log finds it.
+    pub(crate) fn note(&mut self, suite: &str, what: &str) {
+        self.troubles.push(format!("{suite}: {what}"));
+    }
+
+    /// The table, what went wrong, and as the very last line the sum.
     pub(crate) fn print(&self) {
-        for trouble in &self.troubles {
-            say(&format!("\n{trouble}"));
-        }
         say(&format!("\n{:<32} {:>8} {:>8} {:>9}", "suite", "passed", "failed", "seconds"));
         for row in &self.rows {
             let Count { passed, failed } = row.count;
             say(&format!("{:<32} {passed:>8} {failed:>8} {:>9.1}", row.suite, row.took.as_secs_f64()));
+        }
+        for trouble in &self.troubles {
+            say(&format!("\n{trouble}"));
         }
         let Count { passed, failed } = self.total();
         say(&format!("\n{passed} passed, {failed} failed"));

@@ -41,8 +41,15 @@ fn test_cedar(places: &Places, report: &mut Report) {
 fn run_tests(suite: &str, tests: &mut Command, report: &mut Report) {
     let watch = Stopwatch::start();
     let mut count = Count::default();
-    let ended = succeed_reading(tests, |line| count = count.plus(counted(line)));
+    let mut failures = Failures::default();
+    let ended = succeed_reading(tests, |line| {
+        count = count.plus(counted(line));
+        failures.read(line);
+    });
     report.add(suite, count, ended, watch.took());
+    for failure in failures.found {
+        report.note(suite, &failure);
+    }
 }
 
 /// Runs the same tests and lets those that compare with a checked-in file write it instead.
@@ -87,6 +94,52 @@ fn counted(line: &str) -> Count {
     })
 }
 
+/// What failed tests say of themselves: of what libtest prints below `---- the::test stdout ----`, the lines from
+/// `thread … panicked at` to the backtrace.
+#[derive(Default)]
+struct Failures {
+    found: Vec<String>,
+    part: Part,
+}
+
+/// Which part of libtest's output a line belongs to.
+#[derive(Default)]
+enum Part {
+    #[default]
+    Elsewhere,
+    OutputOf(String),
+    PanicWithLinesLeft(usize),
+}
+
+impl Failures {
+    fn read(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.part = Part::OutputOf(name.to_owned());
+            return;
+        }
+        match &mut self.part {
+            Part::OutputOf(name) if line.starts_with("thread '") && line.contains("panicked at") => {
+                self.found.push(format!("{name}\n{line}"));
+                self.part = Part::PanicWithLinesLeft(PANIC_LINES);
+            }
+            Part::PanicWithLinesLeft(0) => self.part = Part::Elsewhere,
+            Part::PanicWithLinesLeft(_) if line == "stack backtrace:" => self.part = Part::Elsewhere,
+            Part::PanicWithLinesLeft(left) => {
+                *left = left.saturating_sub(1);
+                if let Some(failure) = self.found.last_mut() {
+                    failure.push('\n');
+                    failure.extend(line.chars().take(PANIC_WIDTH));
+                }
+            }
+            Part::Elsewhere | Part::OutputOf(_) => {}
+        }
+    }
+}
+
+const PANIC_LINES: usize = 8;
+/// In characters.
+const PANIC_WIDTH: usize = 2_000;
+
 const CEDAR: &str = "examples/cedar/Cargo.toml";
 
 #[cfg(test)]
@@ -103,6 +156,31 @@ mod tests {
     fn an_ignored_test_is_a_failed_one() {
         let line = "test result: FAILED. 1 passed; 2 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.05s";
         assert_eq!(counted(line), Count { passed: 1, failed: 6 });
+    }
+
+    #[test]
+    fn a_failed_test_is_told_with_its_panic() {
+        let mut failures = Failures::default();
+        for line in [
+            "test a::b ... FAILED",
+            "thread 'main' panicked at elsewhere",
+            "---- a::b stdout ----",
+            "",
+            "thread 'a::b' (7) panicked at tests/a.rs:1:5:",
+            "left and right differ",
+            "stack backtrace:",
+            "   0: __rustc::rust_begin_unwind",
+            "---- c stdout ----",
+            "thread 'c' (8) panicked at tests/c.rs:1:5:",
+            "failures:",
+        ] {
+            failures.read(line);
+        }
+        let told = [
+            "a::b\nthread 'a::b' (7) panicked at tests/a.rs:1:5:\nleft and right differ",
+            "c\nthread 'c' (8) panicked at tests/c.rs:1:5:\nfailures:",
+        ];
+        assert_eq!(failures.found, told);
     }
 
     #[test]
