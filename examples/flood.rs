@@ -1,9 +1,9 @@
 //! Measures what strangers cost: a signed-in client while others guess passwords, and a seen token against no sign-in.
 //!
-//! `cargo run --release --example flood -- [SECONDS]`, the seconds of each of four turns. Starts its own gate, in plain
-//! text on loopback; clients say by the PROXY protocol where they come from. Strangers have machines of their own: they
-//! run in a second process, on another processor than the gate, its cluster and the client that is measured (by
-//! `taskset` of util-linux). Prints one line a figure. It is no test and asserts nothing.
+//! `cargo run --release --example flood -- [SECONDS]`, the seconds of each of four turns (15). Starts its own gate, in
+//! plain text on loopback; clients say by the PROXY protocol where they come from. Strangers have machines of their
+//! own: they run in a second process, on another processor than the gate, its cluster and the client that is measured
+//! (by `taskset` of util-linux). Prints one line a figure. It is no test and asserts nothing.
 
 #![expect(clippy::print_stdout, clippy::arithmetic_side_effects, reason = "a measuring program prints its figures")]
 
@@ -56,7 +56,7 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip(1);
-    let seconds = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    let seconds = arguments.next().map_or(Ok(15), |text| text.parse())?;
     let strangers_of = arguments.next().zip(arguments.next());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(32 * 1024 * 1024).build()?;
