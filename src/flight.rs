@@ -46,7 +46,7 @@ use crate::gate::caller::{Caller, Minted};
 use crate::gate::session::{Begins, Session, SessionEnded, SessionId, SessionKind, Sessions};
 use crate::local::Local;
 use crate::seal::Sealer;
-use crate::sql::Statements;
+use crate::sql::{Source, Statements};
 use crate::status::{Class, Failure};
 use crate::workspace::{Template, Workspace};
 
@@ -205,7 +205,7 @@ impl Flight {
 
     async fn act(&self, caller: &Caller, action: Action) -> Result<Bytes, Failure> {
         match Act::from_action(action)? {
-            Act::CreatePrepared(sql) => self.create_prepared(caller, &sql).await,
+            Act::CreatePrepared(source) => self.create_prepared(caller, &source).await,
             // Nothing is kept for a handle, so that closing one is always fine, twice too.
             Act::ClosePrepared => Ok(Bytes::new()),
             Act::SetSessionOptions(request) => {
@@ -230,10 +230,10 @@ impl Flight {
         }
     }
 
-    async fn create_prepared(&self, caller: &Caller, sql: &str) -> Result<Bytes, Failure> {
-        let compiled = self.core.statements.compile(&self.core.workspace(caller), sql).await?;
+    async fn create_prepared(&self, caller: &Caller, source: &Source) -> Result<Bytes, Failure> {
+        let compiled = self.core.statements.compile(&self.core.workspace(caller), source).await?;
         let result = ActionCreatePreparedStatementResult {
-            prepared_statement_handle: self.core.handles.prepared(caller.principal().key(), sql)?,
+            prepared_statement_handle: self.core.handles.prepared(caller.principal().key(), source)?,
             // Drivers tell queries from updates by this being empty (rule R11).
             dataset_schema: if compiled.is_update() { Bytes::new() } else { schema_bytes(&compiled.schema)? },
             // No parameters, which is not the same as not knowing: the R client asks before it runs anything.
@@ -413,7 +413,7 @@ fn schema_bytes(schema: &Schema) -> Result<Bytes, Failure> {
     Ok(message.0)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
@@ -422,6 +422,8 @@ const ACTIONS: &[(&str, &str)] = &[
     ("ClosePreparedStatement", "Closes a prepared statement"),
     ("CloseSession", "Ends the session of a handshake"),
     ("CreatePreparedStatement", "Prepares a statement without parameters"),
+    #[cfg(feature = "substrait")]
+    ("CreatePreparedSubstraitPlan", "Prepares a plan of Substrait"),
     ("GetSessionOptions", "Reads the session's options"),
     ("SetSessionOptions", "Sets the session's options"),
 ];

@@ -1,7 +1,7 @@
-//! From SQL text to something that may run: caps, planning, authorization, the types clients can read.
+//! From a statement's source to something that may run: caps, planning, authorization, the types clients can read.
 //!
-//! [`Statements::compile`] is the one way in; every RPC that carries SQL goes through it. Must not touch a header, a
-//! `Status` or an address, and runs nothing itself.
+//! [`Statements::compile`] is the one way in; every RPC that carries SQL or a plan goes through it. Must not touch a
+//! header, a `Status` or an address, and runs nothing itself.
 
 pub mod access;
 mod callable;
@@ -16,10 +16,13 @@ mod location;
 mod planner;
 mod policy;
 pub mod settings;
+#[cfg(feature = "substrait")]
+pub(crate) mod substrait;
 mod view_types;
 mod views;
 mod wire_types;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +54,35 @@ pub struct Statements {
     keeping: Keeping,
     planner: Planner,
     planning: Slots,
+}
+
+/// A statement as a client brings it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// SQL text.
+    Sql(String),
+    /// A plan of Substrait, as bytes of its protobuf message.
+    #[cfg(feature = "substrait")]
+    Substrait(bytes::Bytes),
+}
+
+impl Source {
+    /// How the auditor knows it.
+    pub(crate) fn wording(&self) -> Cow<'_, str> {
+        match self {
+            Self::Sql(sql) => Cow::Borrowed(sql),
+            #[cfg(feature = "substrait")]
+            Self::Substrait(plan) => Cow::Owned(format!("substrait:{}", crate::flight::hex(plan))),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Sql(sql) => sql.len(),
+            #[cfg(feature = "substrait")]
+            Self::Substrait(plan) => plan.len(),
+        }
+    }
 }
 
 /// A statement that was planned and authorized.
@@ -149,20 +181,20 @@ impl Statements {
     }
 
     /// Plans one statement in `workspace` and decides about it. Nothing has run when this returns.
-    pub async fn compile(&self, workspace: &Arc<Workspace>, sql: &str) -> Result<Compiled, Failure> {
+    pub async fn compile(&self, workspace: &Arc<Workspace>, source: &Source) -> Result<Compiled, Failure> {
         // Before anything is copied or queued.
-        self.caps.check_length(sql)?;
+        self.caps.check_length(source.len())?;
         let state = workspace.state().await?;
         let principal = workspace.principal().clone();
         let place = self.planning.take(principal.key(), PLANNING_ROOM).await.map_err(|Full| busy())?;
-        let (sql, caps, authorizer) = (sql.to_owned(), self.caps.clone(), Arc::clone(&self.authorizer));
+        let (source, caps, authorizer) = (source.clone(), self.caps.clone(), Arc::clone(&self.authorizer));
         let keeping = self.keeping.clone();
         self.planner
             .run(move || {
                 // Until the thread is done, whether somebody still waits for it or not.
                 let _place = place;
                 let asker = Asker::new(&state, &principal, authorizer.as_ref(), &keeping);
-                block_on(plan(&state, &sql, &caps, &asker))
+                block_on(plan(&state, &source, &caps, &asker))
             })
             .await
             .map_err(|error| match error {
@@ -181,8 +213,17 @@ fn busy() -> Failure {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other plans are queries, and were authorized as such")]
-async fn plan(state: &Arc<SessionState>, sql: &str, caps: &SqlCaps, asker: &Asker<'_>) -> Result<Compiled, Failure> {
-    let plan = planned(sql, state, caps).await?;
+async fn plan(
+    state: &Arc<SessionState>,
+    source: &Source,
+    caps: &SqlCaps,
+    asker: &Asker<'_>,
+) -> Result<Compiled, Failure> {
+    let plan = match source {
+        Source::Sql(sql) => planned(sql, state, caps).await?,
+        #[cfg(feature = "substrait")]
+        Source::Substrait(plan) => substrait::planned(plan, state).await?,
+    };
     // As the session planned it, with the names of kept views in it.
     let written = match &plan {
         LogicalPlan::Ddl(DdlStatement::CreateView(view)) => Some(Arc::clone(&view.input)),

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::session_actions::{CloseSessionRequest, GetSessionOptionsRequest, SetSessionOptionsRequest};
+use crate::sql::Source;
 use crate::status::{Class, Failure};
 
 /// A command that has a result.
@@ -23,8 +24,8 @@ pub(super) enum Read {
     Metadata(Metadata),
     /// A prepared statement, by its handle.
     Prepared(Bytes),
-    /// SQL text.
-    Statement(String),
+    /// A statement.
+    Statement(Source),
 }
 
 /// The metadata commands: all of the specification.
@@ -47,8 +48,8 @@ pub(super) enum Metadata {
 pub(super) enum Update {
     /// A prepared statement, by its handle.
     Prepared(Bytes),
-    /// SQL text.
-    Statement(String),
+    /// A statement.
+    Statement(Source),
 }
 
 /// The actions that are served.
@@ -56,7 +57,7 @@ pub(super) enum Update {
 pub(super) enum Act {
     CloseSession,
     ClosePrepared,
-    CreatePrepared(String),
+    CreatePrepared(Source),
     GetSessionOptions,
     SetSessionOptions(SetSessionOptionsRequest),
 }
@@ -70,12 +71,16 @@ impl Read {
         Self::from_any(decode_any(descriptor.cmd)?)
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not served is refused by name")]
     fn from_any(any: Any) -> Result<Self, Failure> {
         match decode_command(any)? {
             Command::CommandStatementQuery(query) => {
                 outside_transaction(query.transaction_id.as_ref())?;
-                Ok(Self::Statement(query.query))
+                Ok(Self::Statement(Source::Sql(query.query)))
+            }
+            #[cfg(feature = "substrait")]
+            Command::CommandStatementSubstraitPlan(command) => {
+                outside_transaction(command.transaction_id.as_ref())?;
+                plan(command.plan).map(Self::Statement)
             }
             Command::CommandPreparedStatementQuery(query) => Ok(Self::Prepared(query.prepared_statement_handle)),
             command => Metadata::from_command(command).map(Self::Metadata),
@@ -126,7 +131,6 @@ impl Metadata {
 
 impl Update {
     /// The command of a `DoPut`.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not served is refused by name")]
     pub(super) fn from_descriptor(descriptor: FlightDescriptor) -> Result<Self, Failure> {
         if descriptor.r#type() != DescriptorType::Cmd {
             return Err(Failure::unimplemented("a descriptor that is not a Flight SQL command"));
@@ -134,7 +138,12 @@ impl Update {
         match decode_command(decode_any(descriptor.cmd)?)? {
             Command::CommandStatementUpdate(update) => {
                 outside_transaction(update.transaction_id.as_ref())?;
-                Ok(Self::Statement(update.query))
+                Ok(Self::Statement(Source::Sql(update.query)))
+            }
+            #[cfg(feature = "substrait")]
+            Command::CommandStatementSubstraitPlan(command) => {
+                outside_transaction(command.transaction_id.as_ref())?;
+                plan(command.plan).map(Self::Statement)
             }
             Command::CommandPreparedStatementUpdate(update) => Ok(Self::Prepared(update.prepared_statement_handle)),
             other => Err(not_served(&other)),
@@ -149,7 +158,13 @@ impl Act {
             "CreatePreparedStatement" => {
                 let request: ActionCreatePreparedStatementRequest = unpack(action.body)?;
                 outside_transaction(request.transaction_id.as_ref())?;
-                Ok(Self::CreatePrepared(request.query))
+                Ok(Self::CreatePrepared(Source::Sql(request.query)))
+            }
+            #[cfg(feature = "substrait")]
+            "CreatePreparedSubstraitPlan" => {
+                let request: arrow_flight::sql::ActionCreatePreparedSubstraitPlanRequest = unpack(action.body)?;
+                outside_transaction(request.transaction_id.as_ref())?;
+                plan(request.plan).map(Self::CreatePrepared)
             }
             "ClosePreparedStatement" => {
                 unpack::<ActionClosePreparedStatementRequest>(action.body).map(|_| Self::ClosePrepared)
@@ -187,6 +202,11 @@ fn invalid() -> Failure {
     Failure::new(Class::InvalidArgument, "the command is not a message of Flight SQL")
 }
 
+#[cfg(feature = "substrait")]
+fn plan(plan: Option<arrow_flight::sql::SubstraitPlan>) -> Result<Source, Failure> {
+    plan.map(|plan| Source::Substrait(plan.plan)).ok_or_else(invalid)
+}
+
 fn outside_transaction(transaction: Option<&Bytes>) -> Result<(), Failure> {
     match transaction {
         Some(id) if !id.is_empty() => Err(Failure::unimplemented("a transaction")),
@@ -210,7 +230,7 @@ mod tests {
 
     use arrow_flight::sql::{
         CommandGetCatalogs, CommandGetTableTypes, CommandPreparedStatementQuery, CommandStatementIngest,
-        CommandStatementQuery, CommandStatementSubstraitPlan, CommandStatementUpdate, ProstMessageExt,
+        CommandStatementQuery, CommandStatementUpdate, ProstMessageExt,
     };
 
     use super::*;
@@ -261,11 +281,12 @@ mod tests {
     fn what_is_not_read_is_unimplemented_by_name_and_what_is_no_command_is_invalid() {
         let update = CommandStatementUpdate { query: "SELECT 1".to_owned(), transaction_id: None }.as_any();
         let query = CommandStatementQuery { query: "SELECT 1".to_owned(), transaction_id: None }.as_any();
-        assert!(matches!(read(&query), Ok(Read::Statement(sql)) if sql == "SELECT 1"));
+        assert!(matches!(read(&query), Ok(Read::Statement(Source::Sql(sql))) if sql == "SELECT 1"));
         let handle = CommandPreparedStatementQuery { prepared_statement_handle: Bytes::from_static(b"h") }.as_any();
         assert!(matches!(read(&handle), Ok(Read::Prepared(handle)) if handle == "h"));
         for any in [
-            CommandStatementSubstraitPlan::default().as_any(),
+            #[cfg(not(feature = "substrait"))]
+            arrow_flight::sql::CommandStatementSubstraitPlan::default().as_any(),
             CommandStatementIngest::default().as_any(),
             update,
             Any {
@@ -277,6 +298,15 @@ mod tests {
             let refused = read(&any).unwrap_err();
             assert_eq!(refused.class(), Class::Unimplemented, "{name}");
             assert!(refused.sentence().contains(&name) || refused.sentence().contains("the command"), "{name}");
+        }
+        #[cfg(feature = "substrait")]
+        {
+            use arrow_flight::sql::{CommandStatementSubstraitPlan, SubstraitPlan};
+            let plan = SubstraitPlan { plan: Bytes::from_static(b"p"), version: String::new() };
+            let command = CommandStatementSubstraitPlan { plan: Some(plan), transaction_id: None };
+            assert!(matches!(read(&command.as_any()), Ok(Read::Statement(Source::Substrait(plan))) if plan == "p"));
+            let empty = CommandStatementSubstraitPlan::default().as_any();
+            assert_eq!(read(&empty).unwrap_err().class(), Class::InvalidArgument);
         }
         assert_eq!(read(&Any::default()).unwrap_err().class(), Class::InvalidArgument);
         let damaged = Any { value: Bytes::from_static(b"\xff\xff"), ..CommandGetTables::default().as_any() };

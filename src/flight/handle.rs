@@ -14,6 +14,7 @@ use portcullis_auth::{Clock, IdentityKey};
 use prost::Message;
 
 use crate::seal::{Purpose, Sealer, owner_bytes};
+use crate::sql::Source;
 use crate::status::{Class, Failure};
 
 /// Makes and opens handles.
@@ -103,16 +104,31 @@ impl Handles {
     }
 
     /// A prepared statement's handle: the statement itself, sealed. Nothing is kept for it in the gate.
-    pub(super) fn prepared(&self, owner: &IdentityKey, sql: &str) -> Result<Bytes, Failure> {
+    pub(super) fn prepared(&self, owner: &IdentityKey, source: &Source) -> Result<Bytes, Failure> {
         let mut plain = self.header(self.end(self.prepared_lifetime));
-        plain.put_slice(sql.as_bytes());
+        match source {
+            Source::Sql(sql) => {
+                plain.put_u8(SQL);
+                plain.put_slice(sql.as_bytes());
+            }
+            #[cfg(feature = "substrait")]
+            Source::Substrait(plan) => {
+                plain.put_u8(SUBSTRAIT);
+                plain.put_slice(plan);
+            }
+        }
         self.seal(Purpose::Prepared, owner, &plain).map(Bytes::from)
     }
 
     /// The statement of a prepared handle.
-    pub(super) fn open_prepared(&self, owner: &IdentityKey, handle: &Bytes) -> Result<String, Failure> {
+    pub(super) fn open_prepared(&self, owner: &IdentityKey, handle: &Bytes) -> Result<Source, Failure> {
         self.open(Purpose::Prepared, owner, handle)
-            .and_then(|plain| String::from_utf8(plain).ok())
+            .and_then(|plain| match plain.split_first()? {
+                (&SQL, sql) => String::from_utf8(sql.to_vec()).ok().map(Source::Sql),
+                #[cfg(feature = "substrait")]
+                (&SUBSTRAIT, plan) => Some(Source::Substrait(Bytes::copy_from_slice(plan))),
+                _ => None,
+            })
             .ok_or_else(|| Failure::new(Class::NotFound, "the prepared statement does not exist or has expired"))
     }
 
@@ -153,6 +169,9 @@ pub(super) fn invalid_ticket() -> Failure {
 const VERSION: u8 = 1;
 const QUERY: u8 = 1;
 const METADATA: u8 = 2;
+const SQL: u8 = 1;
+#[cfg(feature = "substrait")]
+const SUBSTRAIT: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +208,10 @@ mod tests {
         (Handles::new(Arc::new(Sealer::random().unwrap()), clock.clone(), Duration::from_secs(3600)), clock)
     }
 
+    fn source() -> Source {
+        Source::Sql("SELECT 1".to_owned())
+    }
+
     #[test]
     fn a_ticket_opens_for_its_owner_until_it_expires() {
         let (handles, clock) = handles();
@@ -209,8 +232,8 @@ mod tests {
     fn a_handle_of_one_kind_does_not_open_as_another() {
         let (handles, _clock) = handles();
         let alice = principal("alice", "a");
-        let prepared = handles.prepared(alice.key(), "SELECT 1").unwrap();
-        assert_eq!(handles.open_prepared(alice.key(), &prepared).unwrap(), "SELECT 1");
+        let prepared = handles.prepared(alice.key(), &source()).unwrap();
+        assert_eq!(handles.open_prepared(alice.key(), &prepared).unwrap(), source());
         let (ticket, _) =
             handles.ticket(alice.key(), &Ticket::Query(QueryId([7; 16])), Duration::from_secs(60)).unwrap();
         assert!(handles.open_prepared(alice.key(), &ticket).is_err());
@@ -222,7 +245,7 @@ mod tests {
     fn no_changed_byte_is_accepted() {
         let (handles, _clock) = handles();
         let alice = principal("alice", "a");
-        let handle = handles.prepared(alice.key(), "SELECT 1").unwrap().to_vec();
+        let handle = handles.prepared(alice.key(), &source()).unwrap().to_vec();
         assert!(handles.open_prepared(alice.key(), &handle.clone().into()).is_ok());
         for at in 0..handle.len() {
             let mut changed = handle.clone();

@@ -85,7 +85,13 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
         SqlInfo::FlightSqlServerName => Value::Text("Portcullis"),
         SqlInfo::FlightSqlServerVersion => Value::Text(env!("CARGO_PKG_VERSION")),
         SqlInfo::FlightSqlServerArrowVersion => Value::Text(ARROW_FORMAT),
-        // Not built. A version of Substrait cannot be null in the builder of the crate.
+        SqlInfo::FlightSqlServerSubstrait => Value::Flag(cfg!(feature = "substrait")),
+        #[cfg(feature = "substrait")]
+        SqlInfo::FlightSqlServerSubstraitMinVersion | SqlInfo::FlightSqlServerSubstraitMaxVersion => {
+            Value::Text(crate::sql::substrait::VERSION)
+        }
+        // Not in this build. It cannot be null in the builder of the crate.
+        #[cfg(not(feature = "substrait"))]
         SqlInfo::FlightSqlServerSubstraitMinVersion | SqlInfo::FlightSqlServerSubstraitMaxVersion => Value::Text(""),
         SqlInfo::FlightSqlServerTransaction => Value::Bits(i32::from(SqlSupportedTransaction::None)),
         SqlInfo::FlightSqlServerStatementTimeout => {
@@ -156,8 +162,7 @@ fn value(code: SqlInfo, state: &SessionState, facts: &Facts) -> Value {
         | SqlInfo::SqlCatalogAtStart
         | SqlInfo::SqlCorrelatedSubqueriesSupported
         | SqlInfo::SqlMaxRowSizeIncludesBlobs => Value::Flag(true),
-        SqlInfo::FlightSqlServerSubstrait
-        | SqlInfo::FlightSqlServerCancel
+        SqlInfo::FlightSqlServerCancel
         | SqlInfo::FlightSqlServerBulkIngestion
         | SqlInfo::FlightSqlServerIngestTransactionsSupported
         | SqlInfo::SqlDdlCatalog

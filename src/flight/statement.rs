@@ -29,7 +29,7 @@ use crate::backend::Submission;
 use crate::gate::caller::Caller;
 use crate::local::Local;
 use crate::slots::Place;
-use crate::sql::{Compiled, Work, count_schema, failure};
+use crate::sql::{Compiled, Source, Work, count_schema, failure};
 use crate::status::{Class, Failure};
 use crate::storage::Keeping;
 use crate::workspace::Workspace;
@@ -44,10 +44,10 @@ impl Core {
     ) -> Result<FlightInfo, Failure> {
         let (schema, ticket, rows) = match read {
             Read::Metadata(command) => (metadata::schema(&command), Ticket::Metadata(command.to_any()), None),
-            Read::Statement(sql) => self.start(caller, &sql).await?,
+            Read::Statement(source) => self.start(caller, &source).await?,
             Read::Prepared(handle) => {
-                let sql = self.prepared(caller, &handle)?;
-                self.start(caller, &sql).await?
+                let source = self.prepared(caller, &handle)?;
+                self.start(caller, &source).await?
             }
         };
         let lifetime = self.queries.ticket_lifetime();
@@ -64,24 +64,24 @@ impl Core {
 
     /// The schema that the rows would have; nothing runs.
     pub(super) async fn schema(&self, caller: &Caller, read: Read) -> Result<SchemaRef, Failure> {
-        let sql = match read {
+        let source = match read {
             Read::Metadata(command) => return Ok(metadata::schema(&command)),
-            Read::Statement(sql) => sql,
+            Read::Statement(source) => source,
             Read::Prepared(handle) => self.prepared(caller, &handle)?,
         };
-        self.statements.compile(&self.workspace(caller), &sql).await.map(|compiled| compiled.schema)
+        self.statements.compile(&self.workspace(caller), &source).await.map(|compiled| compiled.schema)
     }
 
     /// Runs a statement that has no rows.
     pub(super) async fn update(&self, caller: &Caller, update: Update) -> Result<i64, Failure> {
-        let sql = match update {
-            Update::Statement(sql) => sql,
+        let source = match update {
+            Update::Statement(source) => source,
             Update::Prepared(handle) => self.prepared(caller, &handle)?,
         };
-        let mut account = Account::open(&self.audit, &self.clock, caller, &sql);
+        let mut account = Account::open(&self.audit, &self.clock, caller, &source.wording());
         let workspace = self.workspace(caller);
         let changed = async {
-            let compiled = self.statements.compile(&workspace, &sql).await?;
+            let compiled = self.statements.compile(&workspace, &source).await?;
             account.is(compiled.facts);
             match compiled.work {
                 Work::Keep(keep) => self.keep(caller, *keep).await,
@@ -154,7 +154,7 @@ impl Core {
             .boxed())
     }
 
-    fn prepared(&self, caller: &Caller, handle: &Bytes) -> Result<String, Failure> {
+    fn prepared(&self, caller: &Caller, handle: &Bytes) -> Result<Source, Failure> {
         let opened = self.handles.open_prepared(caller.principal().key(), handle);
         self.told(caller, SealedKind::Prepared, opened)
     }
@@ -172,9 +172,9 @@ impl Core {
         opened
     }
 
-    async fn start(&self, caller: &Caller, sql: &str) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {
-        let mut account = Account::open(&self.audit, &self.clock, caller, sql);
-        let started = self.run(caller, sql, &mut account).await;
+    async fn start(&self, caller: &Caller, source: &Source) -> Result<(SchemaRef, Ticket, Option<u64>), Failure> {
+        let mut account = Account::open(&self.audit, &self.clock, caller, &source.wording());
+        let started = self.run(caller, source, &mut account).await;
         if started.is_err() {
             account.ended(&started);
         }
@@ -189,11 +189,11 @@ impl Core {
     async fn run(
         &self,
         caller: &Caller,
-        sql: &str,
+        source: &Source,
         account: &mut Account,
     ) -> Result<(SchemaRef, Answer, Option<u64>), Failure> {
         let workspace = self.workspace(caller);
-        let Compiled { schema, work, state, facts } = self.statements.compile(&workspace, sql).await?;
+        let Compiled { schema, work, state, facts } = self.statements.compile(&workspace, source).await?;
         account.is(facts);
         let (answer, rows) = match work {
             Work::Answer(rows) => (Answer::Rows(rows), None),

@@ -11,7 +11,7 @@ use prost::Message;
 use super::command::{Act, Metadata, Read, Update};
 use super::input::Input;
 use super::session_actions::{OptionValue, SetSessionOptionsRequest};
-use crate::sql::settings;
+use crate::sql::{Source, settings};
 use crate::status::{Class, Failure};
 
 /// A whole descriptor; the bytes of a command; the name of a message and its bytes.
@@ -58,7 +58,9 @@ pub fn action(data: &[u8]) {
             let expected = match act {
                 Act::ClosePrepared => "ClosePreparedStatement",
                 Act::CloseSession => "CloseSession",
-                Act::CreatePrepared(_) => "CreatePreparedStatement",
+                Act::CreatePrepared(Source::Sql(_)) => "CreatePreparedStatement",
+                #[cfg(feature = "substrait")]
+                Act::CreatePrepared(Source::Substrait(_)) => "CreatePreparedSubstraitPlan",
                 Act::GetSessionOptions => "GetSessionOptions",
                 Act::SetSessionOptions(_) => "SetSessionOptions",
             };

@@ -23,6 +23,7 @@ use crate::gate::session::{
     Adopted, Binding, ByToken, Session, SessionEnded, SessionKind, SessionPolicy, Sessions, Sharing, TOKEN_PREFIX,
 };
 use crate::seal::{Purpose, Sealer, owner_bytes};
+use crate::sql::Source;
 
 impl Gate {
     /// Any bytes; a plaintext for a purpose; a good box with edits.
@@ -69,7 +70,7 @@ impl Gate {
             1 => {
                 let ticket = Ticket::Query(QueryId::random().unwrap());
                 let (good, _) = handles.ticket(caller, &ticket, LIFE).unwrap();
-                let prepared = handles.prepared(caller, "SELECT 1").unwrap();
+                let prepared = handles.prepared(caller, &Source::Sql("SELECT 1".to_owned())).unwrap();
                 let edits = input.rest();
                 let edited = Bytes::from(Input::new(edits).edited(&good));
                 // The envelope is protobuf and may be written in several ways; what it holds may not.
@@ -92,15 +93,17 @@ impl Gate {
                     let (again, _) = handles.ticket(caller, &opened, LIFE).unwrap();
                     assert_eq!(handles.open_ticket(caller, &again).unwrap(), opened);
                 }
-                if let Ok(sql) = handles.open_prepared(caller, &seal(Purpose::Prepared)) {
-                    assert!(lives && plain.ends_with(sql.as_bytes()));
+                if let Ok(source) = handles.open_prepared(caller, &seal(Purpose::Prepared)) {
+                    let again = handles.prepared(caller, &source).unwrap();
+                    assert!(lives && handles.open_prepared(caller, &again).unwrap() == source);
                 }
                 assert!(handles.open_ticket(caller, &seal(Purpose::Prepared)).is_err());
             }
             _ => {
                 let (sql, value) = (String::from_utf8_lossy(input.line()), Bytes::copy_from_slice(input.rest()));
-                let prepared = handles.prepared(caller, &sql).unwrap();
-                assert_eq!(handles.open_prepared(caller, &prepared).unwrap(), sql);
+                let source = Source::Sql(sql.clone().into_owned());
+                let prepared = handles.prepared(caller, &source).unwrap();
+                assert_eq!(handles.open_prepared(caller, &prepared).unwrap(), source);
                 assert!(handles.open_prepared(stranger, &prepared).is_err());
                 let ticket = Ticket::Metadata(Any { type_url: sql.into_owned(), value });
                 let (bytes, _) = handles.ticket(caller, &ticket, LIFE).unwrap();

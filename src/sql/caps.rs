@@ -23,9 +23,9 @@ pub struct SqlCaps {
 
 impl SqlCaps {
     /// Refuses what is too long to be looked at.
-    pub(super) fn check_length(&self, sql: &str) -> Result<(), Failure> {
-        if sql.len() > self.bytes {
-            return Err(too_large(format!("the statement has {} bytes; the limit is {}", sql.len(), self.bytes)));
+    pub(super) fn check_length(&self, bytes: usize) -> Result<(), Failure> {
+        if bytes > self.bytes {
+            return Err(too_large(format!("the statement has {bytes} bytes; the limit is {}", self.bytes)));
         }
         Ok(())
     }
@@ -33,7 +33,7 @@ impl SqlCaps {
     /// Refuses what must not reach a parser.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only brackets, commas and operators count")]
     pub(super) fn check(&self, sql: &str) -> Result<(), Failure> {
-        self.check_length(sql)?;
+        self.check_length(sql.len())?;
         if sql.contains('\0') {
             return Err(Failure::new(Class::InvalidArgument, "the statement contains a NUL character"));
         }

@@ -26,6 +26,7 @@ use crate::support::client::{Client, only_ticket, prepared, statement};
 use crate::support::login::{LATE, Login};
 use crate::support::schemes::{Certified, REFUSAL, Shipped, b64, optional, password, uri, users_file};
 use crate::support::{Gate, on_runtime};
+use crate::whose::ways::one_row;
 
 /// What calls need that the gate made before, and for whom it made it.
 struct Material {
@@ -117,7 +118,9 @@ fn calls() -> Vec<Call> {
         rpc("DoExchange", Way::Exchange),
         info("CommandStatementQuery", |_| statement("SELECT 1")),
         info("CommandPreparedStatementQuery", |own| prepared(own.select.clone())),
-        info("CommandStatementSubstraitPlan", |_| CommandStatementSubstraitPlan::default().as_any()),
+        info("CommandStatementSubstraitPlan", |_| {
+            CommandStatementSubstraitPlan { plan: Some(one_row()), transaction_id: None }.as_any()
+        }),
         info("CommandGetCatalogs", |_| CommandGetCatalogs {}.as_any()),
         info("CommandGetCrossReference", |_| CommandGetCrossReference::default().as_any()),
         info("CommandGetDbSchemas", |_| CommandGetDbSchemas::default().as_any()),
@@ -146,7 +149,8 @@ fn calls() -> Vec<Call> {
         act("EndTransaction", |_| ActionEndTransactionRequest::default().as_any().encode_to_vec()),
         act("RenewFlightEndpoint", |_| Vec::new()),
         act("CreatePreparedSubstraitPlan", |_| {
-            ActionCreatePreparedSubstraitPlanRequest::default().as_any().encode_to_vec()
+            let request = ActionCreatePreparedSubstraitPlanRequest { plan: Some(one_row()), transaction_id: None };
+            request.as_any().encode_to_vec()
         }),
         act("CreatePreparedStatement", |_| {
             let request = ActionCreatePreparedStatementRequest { query: "SELECT 1".to_owned(), transaction_id: None };

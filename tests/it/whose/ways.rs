@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use arrow::datatypes::Schema;
 use arrow_flight::FlightDescriptor;
 use arrow_flight::sql::{
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedSubstraitPlanRequest, Any, Command, CommandGetCatalogs,
-    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
-    CommandGetPrimaryKeys, CommandGetTables, CommandPreparedStatementUpdate, CommandStatementIngest,
-    CommandStatementSubstraitPlan, CommandStatementUpdate, ProstMessageExt, SubstraitPlan, TableDefinitionOptions,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+    ActionCreatePreparedSubstraitPlanRequest, Any, Command, CommandGetCatalogs, CommandGetCrossReference,
+    CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetTables,
+    CommandPreparedStatementUpdate, CommandStatementIngest, CommandStatementSubstraitPlan, CommandStatementUpdate,
+    ProstMessageExt, SubstraitPlan, TableDefinitionOptions,
 };
 use bytes::Bytes;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement};
@@ -150,7 +151,7 @@ impl Way {
         match self.by {
             By::Act(action, body) => {
                 let bodies = client.action(action, body(table)).await?;
-                Ok(Answer::told(bodies.iter().map(|body| format!("{body:?}")).collect::<String>()))
+                Ok(Answer::told(bodies.iter().map(without_handle).collect::<String>()))
             }
             By::Command(command) => read(client, command(table)).await,
             By::Prepare(sql) => {
@@ -193,6 +194,15 @@ pub(crate) async fn read(client: &Client, command: Any) -> Result<Answer, Status
     let mut rows: Vec<_> = as_text(&batches).iter().map(|row| without_bytes(row)).collect();
     rows.sort();
     Ok(Answer { rows, schemas: vec![promised, sent], told: vec![info.total_records.to_string()] })
+}
+
+/// A handle is another each time.
+fn without_handle(body: &Bytes) -> String {
+    let made = any_of(body).and_then(|any| any.unpack::<ActionCreatePreparedStatementResult>().ok().flatten());
+    match made {
+        Some(made) => format!("{} bytes of a schema", made.dataset_schema.len()),
+        None => format!("{body:?}"),
+    }
 }
 
 /// Without schemas in bytes, whose metadata has no order.
@@ -312,12 +322,25 @@ fn ingest(table: &str) -> Any {
     .as_any()
 }
 
-/// `Plan{relations: [PlanRel{root: RelRoot{input: Rel{read: ReadRel{named_table: NamedTable{names}}}}}]}`.
+/// `Plan{relations: [PlanRel{root: RelRoot{input: Rel{read: ReadRel{base_schema, named_table: NamedTable{names}}}}}]}`
+/// with `NamedStruct{names: ["id"], struct: Struct{types: [Type{i64}], nullability}}`.
 fn substrait(table: &str) -> CommandStatementSubstraitPlan {
-    let read = message(1, &message(7, &message(1, table.as_bytes())));
-    let plan = Bytes::from(message(3, &message(2, &message(1, &read))));
-    let plan = Some(SubstraitPlan { plan, version: "0.57.0".to_owned() });
-    CommandStatementSubstraitPlan { plan, transaction_id: None }
+    let required = [2 << 3, 2];
+    let types = [message(1, &message(7, &required)), [3 << 3, 2].to_vec()].concat();
+    let columns = [message(1, b"id"), message(2, &types)].concat();
+    let read = message(1, &[message(2, &columns), message(7, &message(1, table.as_bytes()))].concat());
+    CommandStatementSubstraitPlan { plan: Some(root(&message(1, &read))), transaction_id: None }
+}
+
+/// `ProjectRel` of a literal over a `ReadRel` with a virtual table of one row without columns: `SELECT 1`.
+pub(crate) fn one_row() -> SubstraitPlan {
+    let read = message(1, &[message(2, &message(2, &[])), message(5, &message(2, &[]))].concat());
+    let one = message(1, &[7 << 3, 1]);
+    root(&[message(1, &message(7, &[message(2, &read), message(3, &one)].concat())), message(2, b"one")].concat())
+}
+
+fn root(root: &[u8]) -> SubstraitPlan {
+    SubstraitPlan { plan: message(3, &message(2, root)).into(), version: "0.85.0".to_owned() }
 }
 
 /// `SetSessionOptionsRequest{session_options: {name: SessionOptionValue{string_value}}}`.
