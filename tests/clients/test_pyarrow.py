@@ -244,7 +244,6 @@ SERVED = {
     "ClosePreparedStatement",
     "CloseSession",
     "CreatePreparedStatement",
-    "CreatePreparedSubstraitPlan",
     "GetSessionOptions",
     "SetSessionOptions",
 }
@@ -253,6 +252,7 @@ OTHER = {
     "BeginTransaction",
     "CancelFlightInfo",
     "CancelQuery",
+    "CreatePreparedSubstraitPlan",
     "EndSavepoint",
     "EndTransaction",
     "RenewFlightEndpoint",

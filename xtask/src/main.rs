@@ -14,7 +14,6 @@ mod gate;
 mod go;
 mod idp;
 mod java;
-mod protoc;
 mod python;
 mod report;
 mod run;

@@ -5,26 +5,19 @@
 use std::process::Command;
 
 use crate::Places;
-use crate::protoc;
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, answers, succeed, succeed_reading};
 
 /// Format, lint and tests, in the order of their cost.
 pub(crate) fn test(places: &Places, report: &mut Report) {
-    if !report.check("tools for Rust", || tools(places)) {
+    if !report.check("tools for Rust", tools) {
         return;
     }
     report.check("format", || succeed(cargo(places).args(["fmt", "--all", "--check"])));
     report.check("lint", || {
-        let mut clippy = cargo(places);
-        clippy.args(["clippy", "--workspace", "--all-targets"]).args(FEATURES);
-        succeed(clippy.args(["--", "-D", "warnings"]))
+        succeed(cargo(places).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
-    // As it is without a word about features: what a user builds first.
-    report.check("lint without features", || {
-        succeed(cargo(places).args(["clippy", "--package", "portcullis", "--lib", "--bins", "--", "-D", "warnings"]))
-    });
-    run_tests("rust tests", cargo(places).args(["test", "--workspace", "--no-fail-fast"]).args(FEATURES), report);
+    run_tests("rust tests", cargo(places).args(["test", "--workspace", "--no-fail-fast"]), report);
     test_cedar(places, report);
 }
 
@@ -61,24 +54,18 @@ fn run_tests(suite: &str, tests: &mut Command, report: &mut Report) {
 
 /// Runs the same tests and lets those that compare with a checked-in file write it instead.
 pub(crate) fn bless(places: &Places) -> Result<(), Trouble> {
-    protoc::prepare(places)?;
-    let mut tests = cargo(places);
-    tests.args(["test", "--workspace", "--no-fail-fast"]).args(FEATURES);
-    succeed(tests.env("PORTCULLIS_BLESS", "1"))
+    succeed(cargo(places).args(["test", "--workspace", "--no-fail-fast"]).env("PORTCULLIS_BLESS", "1"))
 }
 
-/// Cargo in the repository, whatever folder this program was started from, with the `protoc` that [`FEATURES`] need.
+/// Cargo in the repository, whatever folder this program was started from.
 pub(crate) fn cargo(places: &Places) -> Command {
     let mut command = Command::new("cargo");
-    command.current_dir(&places.root).env("PROTOC", protoc::path(places));
+    command.current_dir(&places.root);
     command
 }
 
-/// The gate is tested with all that it can have.
-pub(crate) const FEATURES: [&str; 2] = ["--features", "portcullis/substrait"];
-
 /// Names what is missing before an hour of building does.
-pub(crate) fn tools(places: &Places) -> Result<(), Trouble> {
+pub(crate) fn tools() -> Result<(), Trouble> {
     let needed = [
         ("cc", ["--version"].as_slice(), "a C compiler, such as Debian's `gcc`"),
         ("cargo", &["fmt", "--version"], "rustfmt: `rustup component add rustfmt`"),
@@ -89,7 +76,7 @@ pub(crate) fn tools(places: &Places) -> Result<(), Trouble> {
             return Err(Trouble::new(format!("`{program} {}` does not work; install {package}", arguments.join(" "))));
         }
     }
-    protoc::prepare(places)
+    Ok(())
 }
 
 /// Reads libtest's `test result: ok. 12 passed; 0 failed; 0 ignored; …`; an ignored test is a failed one here.

@@ -318,14 +318,14 @@ func TestAnUpdateOfASharedTableIsRefusedWithoutAHang(t *testing.T) {
 	expect(t, found, [][]string{{"5"}})
 }
 
-func TestTransactionsAreUnimplementedAndAPlanOfNothingIsInvalid(t *testing.T) {
+func TestTransactionsAndSubstraitAreUnimplemented(t *testing.T) {
 	client, ctx := start(t)
 	_, err := client.BeginTransaction(ctx)
 	refused(t, err, codes.Unimplemented)
 	_, err = client.ExecuteSubstrait(ctx, flightsql.SubstraitPlan{Plan: []byte{10, 2, 8, 1}, Version: "0.50.0"})
-	refused(t, err, codes.InvalidArgument)
+	refused(t, err, codes.Unimplemented)
 	_, err = client.PrepareSubstrait(ctx, flightsql.SubstraitPlan{Plan: []byte{10, 2, 8, 1}, Version: "0.50.0"})
-	refused(t, err, codes.InvalidArgument)
+	refused(t, err, codes.Unimplemented)
 	stillAnswers(t, client)
 }
 
