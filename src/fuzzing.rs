@@ -15,6 +15,8 @@ use crate::seal::Sealer;
 
 mod messages;
 mod sealed;
+#[cfg(feature = "substrait")]
+mod substrait;
 mod text;
 
 mod input;
@@ -39,6 +41,8 @@ mod proxy;
 mod session_actions;
 
 pub use messages::{action, command, session_options};
+#[cfg(feature = "substrait")]
+pub use substrait::substrait;
 pub use text::{pattern, proxy_header, sql_caps};
 
 /// A gate's keys and two who call it. The time stands still, and the keys are known to everybody.

@@ -8,7 +8,7 @@ use portcullis_auth::{Assertion, Expiry, Principal};
 
 use crate::Target;
 
-pub(crate) const TARGETS: [Target; 10] = [
+pub(crate) const TARGETS: [Target; 11] = [
     ("action", fuzzing::action),
     ("command", fuzzing::command),
     ("cookie", |data| GATE.cookie(data)),
@@ -19,6 +19,7 @@ pub(crate) const TARGETS: [Target; 10] = [
     ("session_options", fuzzing::session_options),
     ("session_token", |data| GATE.session_token(data)),
     ("sql_caps", fuzzing::sql_caps),
+    ("substrait", fuzzing::substrait),
 ];
 
 static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(principal("alice", "here"), principal("alice", "elsewhere")));

@@ -68,6 +68,13 @@ def close_prepared(handle):
     return any_message("ActionClosePreparedStatementRequest", message(handle))
 
 
+def substrait_scan(table, column):
+    """A plan of Substrait, which is no message of Flight SQL: one number of every row of a table."""
+    types = message(message(f7=message(f2=2)), f3=2)
+    read = message(f2=message(column, types), f7=message(table))
+    return message(f3=message(f2=message(message(read), column)))
+
+
 def get_catalogs():
     return any_message("CommandGetCatalogs")
 

@@ -380,11 +380,22 @@ def test_ingest_is_not_supported(connection, cursor, refusal, name):
     still_answers(connection)
 
 
-def test_substrait_is_not_supported(connection, refusal):
+def test_a_substrait_plan_answers_as_its_sql_does(connection, cursor):
     with contextlib.closing(adbc.AdbcStatement(connection.adbc_connection)) as statement:
-        statement.set_substrait_plan(b"\x0a\x02\x08\x01")
-        error = within(20, lambda: refusal(statement.execute_query))
-    assert isinstance(error, adbc.NotSupportedError), error
+        statement.set_substrait_plan(proto.substrait_scan("nation", "n_nationkey"))
+        stream, _ = statement.execute_query()
+        table = pa.RecordBatchReader._import_from_c(stream.address).read_all()
+    found = sorted(zip(*(column.to_pylist() for column in table.columns)))
+    assert found == sorted(rows(cursor, "SELECT n_nationkey FROM nation")) and len(found) == 25
+
+
+def test_a_substrait_plan_of_nothing_or_of_what_is_not_there_is_refused(connection, refusal):
+    for plan in (b"\x0a\x02\x08\x01", proto.substrait_scan("no_such_table", "a")):
+        with contextlib.closing(adbc.AdbcStatement(connection.adbc_connection)) as statement:
+            statement.set_substrait_plan(plan)
+            error = within(20, lambda: refusal(statement.execute_query))
+        assert code(error) == INVALID_ARGUMENT, error
+    still_answers(connection)
 
 
 def test_transactions_are_not_supported_and_the_driver_says_so(gate, connection, refusal):

@@ -373,7 +373,6 @@ def test_every_command_that_is_not_served_is_unimplemented(wire):
     commands = {
         "unknown": proto.any_message("CommandNoSuch"),
         "of another package": proto.any_message("FetchPartition", prefix="type.googleapis.com/ballista.protobuf."),
-        "substrait": proto.any_message("CommandStatementSubstraitPlan", proto.message(proto.message(b"\x0a"))),
         "ingest": proto.any_message("CommandStatementIngest", proto.message(b"", "t")),
     }
     for what, command in commands.items():

@@ -244,6 +244,7 @@ SERVED = {
     "ClosePreparedStatement",
     "CloseSession",
     "CreatePreparedStatement",
+    "CreatePreparedSubstraitPlan",
     "GetSessionOptions",
     "SetSessionOptions",
 }
@@ -252,7 +253,6 @@ OTHER = {
     "BeginTransaction",
     "CancelFlightInfo",
     "CancelQuery",
-    "CreatePreparedSubstraitPlan",
     "EndSavepoint",
     "EndTransaction",
     "RenewFlightEndpoint",

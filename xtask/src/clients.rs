@@ -21,13 +21,19 @@ use crate::{go, idp, python, rust, s3, tools};
 pub(crate) fn test(places: &Places, report: &mut Report) {
     let mut clients = None;
     report.check("client tools", || {
-        rust::tools()?;
+        rust::tools(places)?;
         clients = Some(Clients::prepare(places)?);
         Ok(())
     });
     let built = report.check("build the gate", || {
         let examples = ["query", "ballista_node", "basic_gate"].into_iter().flat_map(|name| ["--example", name]);
-        succeed(cargo(places).args(["build", "--package", "portcullis"]).args(["--bin", "portcullis"]).args(examples))
+        succeed(
+            cargo(places)
+                .args(["build", "--package", "portcullis"])
+                .args(rust::FEATURES)
+                .args(["--bin", "portcullis"])
+                .args(examples),
+        )
     });
     let (Some(clients), true) = (clients, built) else { return };
 
@@ -99,9 +105,9 @@ struct Clients {
 
 impl Clients {
     fn prepare(places: &Places) -> Result<Self, Trouble> {
-        let python = python::prepare(places, "requirements.txt", "clients-venv")?;
+        let python = python::prepare(places, "tests/clients/requirements.txt", "clients-venv")?;
         Ok(Self {
-            apart: python::prepare(places, "apart/requirements.txt", "clients-apart-venv")?,
+            apart: python::prepare(places, "tests/clients/apart/requirements.txt", "clients-apart-venv")?,
             go: go::prepare(places, &python)?,
             flight_sql_client: tools::flight_sql_client(places)?,
             jars: java::prepare(places, &python)?,

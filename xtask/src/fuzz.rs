@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::Places;
+use crate::protoc;
 use crate::run::{Trouble, answers, say, succeed};
 use crate::rust::cargo;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(places: &Places, order: &Order) -> Result<(), Trouble> {
     }
     let seeds = places.root.join("fuzz/corpus");
     let names = names(&seeds, order)?;
+    protoc::prepare(places)?;
     build(places)?;
     let mut found = Vec::new();
     for name in &names {

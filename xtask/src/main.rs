@@ -14,6 +14,7 @@ mod gate;
 mod go;
 mod idp;
 mod java;
+mod protoc;
 mod python;
 mod report;
 mod run;

@@ -1,6 +1,6 @@
-//! The Python virtual environments of the client suites.
+//! The Python virtual environments of the client suites, and of what else comes as a Python package.
 //!
-//! Made from the requirements below `tests/clients` by the ordinary pip, kept in the target folder and made anew when
+//! Made from the requirements in the repository by the ordinary pip, kept in the target folder and made anew when
 //! the requirements or the interpreter change. Must not touch the machine's own Python packages.
 
 use std::fs;
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use crate::Places;
 use crate::run::{Trouble, answers, say, succeed};
 
-/// The interpreter of the ready environment `folder` with what `requirements` of the client suites names.
+/// The interpreter of the ready environment `folder` with what the file `requirements` of the repository names.
 pub(crate) fn prepare(places: &Places, requirements: &str, folder: &str) -> Result<PathBuf, Trouble> {
     let version = version()?;
-    let requirements = places.root.join("tests/clients").join(requirements);
+    let requirements = places.root.join(requirements);
     let wanted = read(&requirements)?;
     let wanted = format!("{version}\n{wanted}");
 

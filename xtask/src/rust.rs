@@ -5,19 +5,26 @@
 use std::process::Command;
 
 use crate::Places;
+use crate::protoc;
 use crate::report::{Count, Report};
 use crate::run::{Stopwatch, Trouble, answers, succeed, succeed_reading};
 
 /// Format, lint and tests, in the order of their cost.
 pub(crate) fn test(places: &Places, report: &mut Report) {
-    if !report.check("tools for Rust", tools) {
+    if !report.check("tools for Rust", || tools(places)) {
         return;
     }
     report.check("format", || succeed(cargo(places).args(["fmt", "--all", "--check"])));
     report.check("lint", || {
-        succeed(cargo(places).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        let mut clippy = cargo(places);
+        clippy.args(["clippy", "--workspace", "--all-targets"]).args(FEATURES);
+        succeed(clippy.args(["--", "-D", "warnings"]))
     });
-    run_tests("rust tests", cargo(places).args(["test", "--workspace", "--no-fail-fast"]), report);
+    // As it is without a word about features: what a user builds first.
+    report.check("lint without features", || {
+        succeed(cargo(places).args(["clippy", "--package", "portcullis", "--lib", "--bins", "--", "-D", "warnings"]))
+    });
+    run_tests("rust tests", cargo(places).args(["test", "--workspace", "--no-fail-fast"]).args(FEATURES), report);
     test_cedar(places, report);
 }
 
@@ -54,18 +61,24 @@ fn run_tests(suite: &str, tests: &mut Command, report: &mut Report) {
 
 /// Runs the same tests and lets those that compare with a checked-in file write it instead.
 pub(crate) fn bless(places: &Places) -> Result<(), Trouble> {
-    succeed(cargo(places).args(["test", "--workspace", "--no-fail-fast"]).env("PORTCULLIS_BLESS", "1"))
+    protoc::prepare(places)?;
+    let mut tests = cargo(places);
+    tests.args(["test", "--workspace", "--no-fail-fast"]).args(FEATURES);
+    succeed(tests.env("PORTCULLIS_BLESS", "1"))
 }
 
-/// Cargo in the repository, whatever folder this program was started from.
+/// Cargo in the repository, whatever folder this program was started from, with the `protoc` that [`FEATURES`] need.
 pub(crate) fn cargo(places: &Places) -> Command {
     let mut command = Command::new("cargo");
-    command.current_dir(&places.root);
+    command.current_dir(&places.root).env("PROTOC", protoc::path(places));
     command
 }
 
+/// The gate is tested with all that it can have.
+pub(crate) const FEATURES: [&str; 2] = ["--features", "portcullis/substrait"];
+
 /// Names what is missing before an hour of building does.
-pub(crate) fn tools() -> Result<(), Trouble> {
+pub(crate) fn tools(places: &Places) -> Result<(), Trouble> {
     let needed = [
         ("cc", ["--version"].as_slice(), "a C compiler, such as Debian's `gcc`"),
         ("cargo", &["fmt", "--version"], "rustfmt: `rustup component add rustfmt`"),
@@ -76,7 +89,7 @@ pub(crate) fn tools() -> Result<(), Trouble> {
             return Err(Trouble::new(format!("`{program} {}` does not work; install {package}", arguments.join(" "))));
         }
     }
-    Ok(())
+    protoc::prepare(places)
 }
 
 /// Reads libtest's `test result: ok. 12 passed; 0 failed; 0 ignored; …`; an ignored test is a failed one here.

@@ -22,7 +22,7 @@ pub(crate) struct Server {
 /// Fetches what is not here yet.
 pub(crate) fn prepare(places: &Places) -> Result<Server, Trouble> {
     Ok(Server {
-        python: python::prepare(places, "s3/requirements.txt", "clients-s3-venv")?,
+        python: python::prepare(places, "tests/clients/s3/requirements.txt", "clients-s3-venv")?,
         script: places.root.join("tests/clients/s3/serve.py"),
         folder: places.target.join("clients-s3-run"),
     })

@@ -318,14 +318,14 @@ func TestAnUpdateOfASharedTableIsRefusedWithoutAHang(t *testing.T) {
 	expect(t, found, [][]string{{"5"}})
 }
 
-func TestTransactionsAndSubstraitAreUnimplemented(t *testing.T) {
+func TestTransactionsAreUnimplementedAndAPlanOfNothingIsInvalid(t *testing.T) {
 	client, ctx := start(t)
 	_, err := client.BeginTransaction(ctx)
 	refused(t, err, codes.Unimplemented)
 	_, err = client.ExecuteSubstrait(ctx, flightsql.SubstraitPlan{Plan: []byte{10, 2, 8, 1}, Version: "0.50.0"})
-	refused(t, err, codes.Unimplemented)
+	refused(t, err, codes.InvalidArgument)
 	_, err = client.PrepareSubstrait(ctx, flightsql.SubstraitPlan{Plan: []byte{10, 2, 8, 1}, Version: "0.50.0"})
-	refused(t, err, codes.Unimplemented)
+	refused(t, err, codes.InvalidArgument)
 	stillAnswers(t, client)
 }
 
